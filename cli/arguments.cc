@@ -1,5 +1,6 @@
 #include "cli/arguments.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <concepts>
@@ -13,9 +14,22 @@
 #include "layercast/error.h"
 #include "src/base/comma_list.h"
 #include "src/checkpoint/load_format.h"
+#include "src/control/endpoint.h"
 #include "src/session/channel_chooser.h"
 
 namespace layercast::cli {
+namespace {
+
+std::string DecimalText(double number) {
+  char text[32];
+  return {text, std::to_chars(text, std::end(text), number, std::chars_format::fixed).ptr};
+}
+
+std::string ExpectedList(const std::string& of, const std::string& got) {
+  return "expected " + of + " with commas between, got '" + got + "'";
+}
+
+}  // namespace
 
 CLI::Validator WholeNumber(std::uint64_t least) {
   const auto check = [least](const std::string& text) -> std::string {
@@ -27,20 +41,51 @@ CLI::Validator WholeNumber(std::uint64_t least) {
   return {check, "from " + std::to_string(least)};
 }
 
-CLI::Validator NumberFromZero() {
-  const auto check = [](const std::string& text) -> std::string {
+CLI::Validator Number(double least, std::optional<double> most) {
+  const std::string bounds = "from " + DecimalText(least) + (most ? " to " + DecimalText(*most) : "");
+  const auto check = [least, most, bounds](const std::string& text) -> std::string {
     double number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     const bool whole = error == std::errc() && end == text.data() + text.size();
-    if (whole && std::isfinite(number) && number >= 0) return {};
-    return "expected a number from 0, got '" + text + "'";
+    if (whole && std::isfinite(number) && number >= least && number <= most.value_or(number)) return {};
+    return "expected a number " + bounds + ", got '" + text + "'";
   };
-  return {check, "from 0"};
+  return {check, bounds};
 }
 
-CLI::Validator NotEmpty() {
+CLI::Validator TakenBy(std::function<void(const std::string&)> take, std::string description) {
+  const auto check = [take = std::move(take)](const std::string& text) -> std::string {
+    try {
+      take(text);
+      return {};
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  return {check, std::move(description)};
+}
+
+CLI::Validator Endpoint() {
+  return TakenBy([](const std::string& text) { static_cast<void>(HostOf(text)); }, "ENDPOINT");
+}
+
+CLI::Validator Channel() { return CLI::IsMember({"inproc", "shm", "ucx", "cuda_ipc", "nccl", "zmq"}); }
+
+CLI::Validator EachOf(const CLI::Validator& item) {
+  const auto check = [item](const std::string& list) -> std::string {
+    for (const std::string& text : AtCommas(list)) {
+      std::string wrong = text.empty() ? ExpectedList("names", list) : item(text);
+      if (!wrong.empty()) return wrong;
+    }
+    return {};
+  };
+  return {check, item.get_description()};
+}
+
+CLI::Validator GivenValue() {
   const auto check = [](const std::string& text) -> std::string {
-    return text.empty() ? "expected a value, got an empty one (a variable that is not set?)" : "";
+    if (text.empty()) return "expected a value, got an empty one (a variable that is not set?)";
+    return text.starts_with("--") ? "expected a value, got '" + text + "', which begins like an option" : "";
   };
   return {check, ""};
 }
@@ -70,7 +115,7 @@ CLI::Option* DeclareList(CLI::App& app, const std::string& flag, std::vector<Ite
       for (const std::string& text : AtCommas(list)) {
         Item item;
         if (!ReadItem(text, item)) {
-          throw CLI::ValidationError(flag, "expected " + of + " with commas between, got '" + list + "'");
+          throw CLI::ValidationError(flag, ExpectedList(of, list));
         }
         items.push_back(std::move(item));
       }
@@ -84,7 +129,7 @@ template CLI::Option* DeclareList(CLI::App&, const std::string&, std::vector<std
 
 void Timeout::Declare(CLI::App& app) {
   app.add_option("--timeout", seconds_, "Seconds that the whole command may take")
-      ->check(CLI::Range(0.001, 1e6))
+      ->check(Number(0.001, 1e6))
       ->capture_default_str();
 }
 
@@ -93,17 +138,9 @@ std::chrono::milliseconds Timeout::duration() const {
 }
 
 void CheckpointFlags::Declare(CLI::App& app, CLI::Option* path) {
-  const auto known = [](const std::string& name) -> std::string {
-    try {
-      (void)LoadFormatNamed(name);
-      return {};
-    } catch (const Error& error) {
-      return error.what();
-    }
-  };
   CLI::Option* const format =
       app.add_option("--load-format", load_format_, "The checkpoint's format (docs/checkpoints.md)")
-          ->check(CLI::Validator(known, "FORMAT"))
+          ->check(TakenBy([](const std::string& name) { static_cast<void>(LoadFormatNamed(name)); }, "FORMAT"))
           ->capture_default_str();
   CLI::Option* const secondary = app.add_option("--secondary-weights", secondary_,
                                                 "PREFIX=PATH: another checkpoint, whose names begin with PREFIX here");
@@ -131,6 +168,11 @@ Json CheckpointJson(const CheckpointSource& source) {
     json["secondary_weights"].push_back({{"prefix", prefix}, {"path", path}});
   }
   return json;
+}
+
+void ExpectBetweenProcesses(const std::vector<std::string>& channels) {
+  if (channels.empty() || std::ranges::any_of(channels, [](const auto& name) { return name != "inproc"; })) return;
+  throw UsageError("--channel inproc: expected a channel that reaches other processes, got one that stays in this one");
 }
 
 Version ParseVersion(const std::string& text) {

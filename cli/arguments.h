@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,14 +19,22 @@ namespace layercast::cli {
 
 // Checks an option that takes a whole number. (The messages of CLI11's own checks spell out the bounds of the type.)
 CLI::Validator WholeNumber(std::uint64_t least);
-// Checks an option that takes a finite number of at least zero.
-CLI::Validator NumberFromZero();
+// Checks an option that takes a finite number.
+CLI::Validator Number(double least, std::optional<double> most = std::nullopt);
+// Checks an option by a function that throws an Error if it does not take the value.
+CLI::Validator TakenBy(std::function<void(const std::string&)> take, std::string description);
+// Checks an option that takes an endpoint.
+CLI::Validator Endpoint();
+// Checks an option that names a data channel of any build: an engine may have others than this program.
+CLI::Validator Channel();
+// Checks an option that lists values with commas between, each by `item`.
+CLI::Validator EachOf(const CLI::Validator& item);
 // Declares an option that lists names or whole numbers with commas between, and may be given several times.
 template <typename Item>
 CLI::Option* DeclareList(CLI::App& app, const std::string& flag, std::vector<Item>& items, const std::string& help);
 // Checks every option. An empty value is mostly a script's variable that is not set, and would otherwise count as an
-// option that was left out.
-CLI::Validator NotEmpty();
+// option that was left out. One that begins with "--" is mostly the next option: the value itself was left out.
+CLI::Validator GivenValue();
 
 // --timeout SECONDS of a subcommand that asks one engine or publisher: the deadline of the whole command. Value.
 class Timeout {
@@ -56,6 +65,9 @@ class CheckpointFlags {
 // The source as engines take it: {"weights_path", "load_format", "secondary_weights"}.
 Json CheckpointJson(const CheckpointSource& source);
 
+// Refuses inproc as the only one of some channels: no subcommand has a publisher and an engine in one process. Throws
+// UsageError.
+void ExpectBetweenProcesses(const std::vector<std::string>& channels);
 // Parses "run-17@42". Throws UsageError.
 Version ParseVersion(const std::string& text);
 // "run-17@42:0123456789abcdef", from a version's JSON form.

@@ -5,17 +5,30 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstring>
 
 #include "src/base/log.h"
 
 namespace layercast::cli {
 namespace {
 
+// Whether the program was started to outlive its terminal (nohup). UCX takes SIGHUP for debugging as soon as it is
+// loaded, and hides this; so it is found out before any library is initialized.
+bool ignores_hang_up = false;
+
+void FindOut(int /*argc*/, char** /*argv*/, char** /*environment*/) {
+  struct sigaction action {};
+  ignores_hang_up = ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+__attribute__((section(".preinit_array"), used)) void (*const find_out)(int, char**, char**) = FindOut;
+
 sigset_t EndSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGHUP);
   return signals;
 }
 
@@ -27,7 +40,9 @@ int OpenBlocked(const sigset_t& signals) {
 
 }  // namespace
 
-EndSignal::EndSignal() : signals_(OpenBlocked(EndSignals())) {}
+EndSignal::EndSignal() : signals_(OpenBlocked(EndSignals())) {
+  if (ignores_hang_up) ::signal(SIGHUP, SIG_IGN);  // which also keeps it from waiting in the descriptor
+}
 
 void EndSignal::Wait() { WaitFor(-1); }
 
@@ -39,7 +54,7 @@ bool EndSignal::WaitFor(int other_fd) {
     ::poll(fds, 2, -1);
     signalfd_siginfo signal = {};
     if (::read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
-      log::info("ending: {}", signal.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM");
+      log::info("ending: SIG{}", ::sigabbrev_np(static_cast<int>(signal.ssi_signo)));
       return true;
     }
     if (fds[1].revents != 0) return false;

@@ -1,4 +1,5 @@
-// SIGINT and SIGTERM as an event that main waits for. Used by the subcommands that run until they are ended.
+// SIGINT, SIGTERM and SIGHUP as an event that main waits for. Used by the subcommands that run until they are ended. Of
+// a program that was started by nohup, SIGHUP is none.
 #pragma once
 
 #include "src/base/unique_fd.h"
@@ -10,7 +11,7 @@ namespace layercast::cli {
 class EndSignal {
  public:
   EndSignal();
-  // Waits until one of the two signals arrives. Returns at once if one has already.
+  // Waits until one of the signals arrives. Returns at once if one has already.
   void Wait();
   // Waits until a signal arrives or `other` rings. Returns true if a signal has arrived.
   bool WaitOr(const WakeUp& other);

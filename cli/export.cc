@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cli/arguments.h"
+#include "cli/read_answer.h"
 #include "cli/subcommand.h"
 #include "src/control/rpc.h"
 
@@ -17,7 +18,7 @@ class Export final : public Subcommand {
   }
 
   void Declare(CLI::App& app) override {
-    app.add_option("--engine", engine_, "Endpoint of the engine")->required();
+    app.add_option("--engine", engine_, "Endpoint of the engine")->check(Endpoint())->required();
     app.add_option("--out", out_, "The folder to write, on the engine's host")->required();
     timeout_.Declare(app);
   }
@@ -25,14 +26,17 @@ class Export final : public Subcommand {
   void Run(Output& output) override {
     const Json result =
         RpcClient("engine", engine_).Call("export", {{"directory", AbsolutePath(out_)}}, timeout_.deadline());
-    std::string text;
-    for (const Json& file : result.at("files")) text += out_ + "/" + file.get<std::string>() + "\n";
-    text += VersionText(result.at("version")) + ": " + result.at("tensors").dump() + " tensors, " +
-            result.at("bytes").dump() + " bytes\n";
-    output.Print(result, text);
+    output.Print(result, ReadAnswer(engine_, [&] { return Text(result); }));
   }
 
  private:
+  std::string Text(const Json& result) const {
+    std::string text;
+    for (const Json& file : result.at("files")) text += out_ + "/" + file.get<std::string>() + "\n";
+    return text + VersionText(result.at("version")) + ": " + result.at("tensors").dump() + " tensors, " +
+           result.at("bytes").dump() + " bytes\n";
+  }
+
   std::string engine_;
   std::string out_;
   Timeout timeout_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
+#include "cli/read_answer.h"
 #include "cli/subcommand.h"
 #include "src/control/rpc.h"
 
@@ -18,7 +19,7 @@ std::string AnswerText(const Json& answer) {
   text += "  (" + answer.at("finish").get<std::string>() + ")\n";
   if (answer.contains("logprobs")) {
     text += "  log-probabilities";
-    for (const Json& logprob : answer["logprobs"]) {
+    for (const Json& logprob : answer.at("logprobs")) {
       char number[32];
       std::snprintf(number, sizeof(number), " %.4f", logprob.get<double>());
       text += number;
@@ -38,12 +39,12 @@ class Generate final : public Subcommand {
   const char* description() const override { return "Tokens from a running engine, and the version of each of them"; }
 
   void Declare(CLI::App& app) override {
-    app.add_option("--engine", engine_, "Endpoint of the engine")->required();
+    app.add_option("--engine", engine_, "Endpoint of the engine")->check(Endpoint())->required();
     DeclareList(app, "--tokens", tokens_, "The prompt: 3,11,4")->required();
     app.add_option("--max-new", max_new_, "The most tokens that are generated")
         ->check(WholeNumber(1))
         ->capture_default_str();
-    app.add_option("--temperature", temperature_, "0 is greedy")->check(NumberFromZero())->capture_default_str();
+    app.add_option("--temperature", temperature_, "0 is greedy")->check(Number(0))->capture_default_str();
     app.add_option("--seed", seed_, "Of sampling")->check(WholeNumber(0))->capture_default_str();
     app.add_flag("--ignore-eos", ignore_eos_,
                  "Go on after a token that is an eos_token_id of the model's config.json or generation_config.json");
@@ -59,13 +60,13 @@ class Generate final : public Subcommand {
     RpcClient engine("engine", engine_);
     if (repeat_ == 0) {
       const Json answer = engine.Call("generate", params, deadline);
-      return output.Print(answer, AnswerText(answer));
+      return output.Print(answer, ReadAnswer(engine_, [&] { return AnswerText(answer); }));
     }
     Json answers = Json::array();
     std::string text;
     for (int i = 0; i < repeat_; ++i) {
       answers.push_back(engine.Call("generate", params, deadline));
-      text += AnswerText(answers.back());
+      text += ReadAnswer(engine_, [&] { return AnswerText(answers.back()); });
     }
     output.Print({{"answers", answers}}, text);
   }

@@ -2,6 +2,8 @@
 // are decided nowhere else.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
+#include "cli/interrupted.h"
 #include "cli/open_files.h"
 #include "cli/output.h"
 #include "cli/subcommand.h"
@@ -55,6 +58,7 @@ int Run(Subcommand& subcommand, Output& output) {
   const std::string who = std::string("layercast ") + subcommand.name();
   try {
     log::SetUp(subcommand.name());
+    std::signal(SIGINT, [](int) { EndInterrupted("layercast: interrupted"); });
     subcommand.Run(output);
     return kDone;
   } catch (const UsageError& error) {
@@ -90,7 +94,21 @@ int AnswerOrRefuse(const CLI::App& app, const CLI::ParseError& error, std::span<
                 Error(ErrorCode::kInvalidArgument, message + " (" + who + " --help says more)"));
 }
 
-int Main(int argc, char** argv) {
+// The arguments as the parser takes them, the last one first. It would take the word behind "--step=" for its value, so
+// the empty value becomes a word of its own, which is refused.
+std::vector<std::string> WordsOf(std::span<char* const> arguments) {
+  std::vector<std::string> words;
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    const std::string_view word = arguments[i];
+    const bool has_empty_value = word.starts_with("--") && word.find('=') + 1 == word.size();
+    words.emplace_back(has_empty_value ? word.substr(0, word.size() - 1) : word);
+    if (has_empty_value) words.emplace_back();
+  }
+  std::ranges::reverse(words);
+  return words;
+}
+
+int Main(std::span<char* const> arguments) {
   CLI::App app("Layercast moves new policy weights from an RL trainer into running inference engines.", "layercast");
   app.set_version_flag("--version", "layercast " LAYERCAST_VERSION);
   app.require_subcommand(1);
@@ -101,13 +119,13 @@ int Main(int argc, char** argv) {
     declared.add_flag("--json", json, "One JSON object on standard output, and nothing else there");
     subcommand->Declare(declared);
     for (CLI::Option* option : declared.get_options([](const CLI::Option* one) { return one->get_type_size() > 0; })) {
-      option->check(NotEmpty());
+      option->transform(GivenValue());  // which puts it before the option's own checks, and changes nothing
     }
   }
   try {
-    app.parse(argc, argv);
+    app.parse(WordsOf(arguments));
   } catch (const CLI::ParseError& error) {
-    return AnswerOrRefuse(app, error, std::span(argv, static_cast<std::size_t>(argc)));
+    return AnswerOrRefuse(app, error, arguments);
   }
   Output output(json);
   for (const auto& subcommand : subcommands) {
@@ -121,5 +139,5 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   layercast::cli::RaiseOpenFileLimit();
-  return layercast::cli::Main(argc, argv);
+  return layercast::cli::Main(std::span(argv, static_cast<std::size_t>(argc)));
 }

@@ -244,7 +244,8 @@ class Plan final : public Subcommand {
     app.add_flag("--requantize", quantization_.requantize, "As `serve` would with the folder's checkpoint");
     DeclareScales(app, scales_);
     DeclareWeightRules(app, weight_rules_);
-    app.add_option("--publisher", publisher_, "Plans for its newest version instead of the folder's checkpoint");
+    app.add_option("--publisher", publisher_, "Plans for its newest version instead of the folder's checkpoint")
+        ->check(EachOf(Endpoint()));
     timeout_.Declare(app);
   }
 

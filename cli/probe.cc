@@ -58,7 +58,9 @@ class Probe final : public Subcommand {
   const char* description() const override { return "Measures every data channel between this host and a publisher"; }
 
   void Declare(CLI::App& app) override {
-    app.add_option("--publisher", publisher_, "Endpoint of a publisher that offers a version")->required();
+    app.add_option("--publisher", publisher_, "Endpoint of a publisher that offers a version")
+        ->check(Endpoint())
+        ->required();
     timeout_.Declare(app);
   }
 

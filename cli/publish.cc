@@ -1,7 +1,6 @@
 // layercast publish: offers a checkpoint as a version until it is ended.
 #include <unistd.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "cli/progress_bar.h"
 #include "cli/subcommand.h"
 #include "layercast/publisher.h"
+#include "src/base/utf8.h"
 #include "src/checkpoint/checkpoint.h"
 #include "trainer_side/order.h"
 #include "trainer_side/row_shard.h"
@@ -48,12 +48,6 @@ VersionPart ParsePart(const std::string& text) {
   throw UsageError("--part: expected RANK/RANKS, like 0/4, got '" + text + "'");
 }
 
-// Refuses inproc as the only channel: it would reach nobody, because there is no engine in this process.
-void CheckReachable(const std::vector<std::string>& channels) {
-  if (channels.empty() || std::ranges::any_of(channels, [](const auto& name) { return name != "inproc"; })) return;
-  throw UsageError("--channel inproc: expected a channel that reaches other processes, got one that stays in this one");
-}
-
 class Publish final : public Subcommand {
  public:
   const char* name() const override { return "publish"; }
@@ -73,11 +67,15 @@ class Publish final : public Subcommand {
             ->capture_default_str();
     app.add_option("--part", part_,
                    "RANK/RANKS: the rows of each tensor that this rank of a trainer sharded by FSDP2 would hold");
-    app.add_option("--lineage", lineage_, "The training run; by default the folder's name");
+    app.add_option("--lineage", lineage_, "The training run; by default the folder's name")
+        ->check(TakenBy([](const std::string& name) { CheckName("lineage", name); }, "NAME"));
     app.add_option("--step", step_, "The version's step in its lineage")->check(WholeNumber(0))->capture_default_str();
-    app.add_option("--bind", options_.endpoint, "Where engines find it; port 0 picks one")->capture_default_str();
+    app.add_option("--bind", options_.endpoint, "Where engines find it; port 0 picks one")
+        ->check(Endpoint())
+        ->capture_default_str();
     DeclareList(app, "--channel", options_.channels,
-                "The data channels that engines may choose from; by default all but cuda_ipc");
+                "The data channels that engines may choose from; by default all but cuda_ipc")
+        ->check(EachOf(Channel()));
     app.add_option("--nccl-fleet", options_.nccl_fleet, "Ranks that take the same over nccl and are served together")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
@@ -91,7 +89,7 @@ class Publish final : public Subcommand {
     if (window_->count() > 0 && mode_ != "stream") {
       throw UsageError("--stream-window is for streams: say --mode stream");
     }
-    CheckReachable(options_.channels);
+    ExpectBetweenProcesses(options_.channels);
 
     const VersionPart part = ParsePart(part_);
     EndSignal end;

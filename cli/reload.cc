@@ -1,15 +1,14 @@
 // layercast reload: has running engines take new weights, all at the same time, and reports each one's outcome.
-#include <unistd.h>
-
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cli/arguments.h"
+#include "cli/interrupted.h"
+#include "cli/read_answer.h"
 #include "cli/subcommand.h"
 #include "layercast/controller.h"
 #include "layercast/report.h"
@@ -40,7 +39,7 @@ std::string RelayedText(const Json& publisher) {
   const auto bytes = publisher.value("relayed_bytes", std::uint64_t{0});
   if (bytes == 0) return {};
   std::string relays;
-  for (const Json& relay : publisher["relays"]) relays += (relays.empty() ? "" : ", ") + relay.get<std::string>();
+  for (const Json& relay : publisher.at("relays")) relays += (relays.empty() ? "" : ", ") + relay.get<std::string>();
   return "    " + std::to_string(bytes) + " of them from other engines: " + relays + "\n";
 }
 
@@ -54,42 +53,54 @@ std::string StagesText(const Json& milliseconds) {
   std::string text;
   for (const char* stage : kReloadStages) {
     if (milliseconds.contains(stage))
-      text += std::string("    ") + stage + " " + Milliseconds(milliseconds[stage].get<double>()) + "\n";
+      text += std::string("    ") + stage + " " + Milliseconds(milliseconds.at(stage).get<double>()) + "\n";
   }
   return text;
 }
 
 std::string OutcomeText(const Json& outcome) {
-  const Json& report = outcome["report"];
-  std::string text = outcome["endpoint"].get<std::string>() + ": ";
-  if (outcome["ok"].get<bool>()) {
-    text += "serves " + VersionText(outcome["version"]) + InPlaceOf(outcome["previous"], outcome["version"]) + "\n";
+  const Json& report = outcome.at("report");
+  std::string text = outcome.at("endpoint").get<std::string>() + ": ";
+  if (outcome.at("ok").get<bool>()) {
+    text += "serves " + VersionText(outcome.at("version")) + InPlaceOf(outcome.at("previous"), outcome.at("version")) +
+            "\n";
   } else {
-    const bool serves = outcome["version"].is_object();
-    text += (serves ? "failed, still serves " + VersionText(outcome["version"])
+    const bool serves = outcome.at("version").is_object();
+    text += (serves ? "failed, still serves " + VersionText(outcome.at("version"))
                     : std::string("failed, and serves nothing that it told of (layercast status has more)")) +
-            ": " + outcome["error"]["message"].get<std::string>() + "\n";
+            ": " + outcome.at("error").at("message").get<std::string>() + "\n";
   }
   if (!report.is_object()) return text;
   // If the reload was refused before anything could move, a report of zeros says nothing.
-  if (!outcome["ok"].get<bool>() && report.value("bytes_total", std::uint64_t{0}) == 0) return text;
+  if (!outcome.at("ok").get<bool>() && report.value("bytes_total", std::uint64_t{0}) == 0) return text;
   text += "  " + std::to_string(report.value("bytes", std::uint64_t{0})) + " of " +
           std::to_string(report.value("bytes_total", std::uint64_t{0})) + " bytes over " +
-          report["channel"].value("name", "?") + ", its slowest rank at " + RateText(report["channel"]["gb_per_s"]) +
-          "; " + std::to_string(report.value("layers", std::uint64_t{0})) + " layers, " +
+          report.at("channel").value("name", "?") + ", its slowest rank at " +
+          RateText(report.at("channel").at("gb_per_s")) + "; " +
+          std::to_string(report.value("layers", std::uint64_t{0})) + " layers, " +
           Milliseconds(report.value("total_ms", 0.0)) + "\n";
-  for (const Json& of_rank : report["channel"].value("ranks", Json::array())) {
-    text += "    rank " + of_rank["rank"].dump() + " over " + of_rank.value("name", "?") + " at " +
-            RateText(of_rank["gb_per_s"]) + ": " + of_rank.value("reason", "") + "\n";
+  for (const Json& of_rank : report.at("channel").value("ranks", Json::array())) {
+    text += "    rank " + of_rank.at("rank").dump() + " over " + of_rank.value("name", "?") + " at " +
+            RateText(of_rank.at("gb_per_s")) + ": " + of_rank.value("reason", "") + "\n";
   }
   for (const Json& publisher : report.value("publishers", Json::array())) text += RelayedText(publisher);
-  const Json& warning = report["channel"]["warning"];
+  const Json& warning = report.at("channel").at("warning");
   if (warning.is_string()) text += "  warning: " + warning.get<std::string>() + "\n";
   for (const Json& rule : report.value("unused_rules", Json::array())) {
     text += "  warning: weight rule '" + rule.get<std::string>() + "' touches no tensor\n";
   }
   for (const Json& layers : report.value("kept", Json::array())) text += "  kept: " + layers.get<std::string>() + "\n";
   return text + StagesText(report.value("stage_ms", Json::object()));
+}
+
+// What the engine has done is printed also if its report is another version's.
+std::string ReadOutcome(const Json& outcome) {
+  const auto endpoint = outcome.at("endpoint").get<std::string>();
+  try {
+    return ReadAnswer(endpoint, [&] { return OutcomeText(outcome); });
+  } catch (const Error& error) {
+    return std::string(error.what()) + "\n";
+  }
 }
 
 // The engine whose error is named; null if none failed. An engine that was cancelled, because another failed, is named
@@ -106,10 +117,15 @@ const EngineOutcome* AtFault(const std::vector<EngineOutcome>& outcomes) {
 
 // Handles SIGINT: the engines were asked, and go on with the reload although this program ends.
 void SayThatEnginesGoOn(int) {
-  constexpr std::string_view kSaid =
-      "\nlayercast reload: interrupted; the engines go on with it: layercast status --engine EP tells how it ends\n";
-  static_cast<void>(::write(STDERR_FILENO, kSaid.data(), kSaid.size()) == 0);
-  ::_exit(128 + SIGINT);
+  EndInterrupted(
+      "layercast reload: interrupted; the engines go on with it: layercast status --engine EP tells how it ends");
+}
+
+// Handles SIGINT with --all-or-none: nobody tells the engines to commit any more.
+void SayThatEnginesLetGo(int) {
+  EndInterrupted(
+      "layercast reload: interrupted; the engines drop what they have staged, unless they commit it already: "
+      "layercast status --engine EP tells");
 }
 
 class Reload final : public Subcommand {
@@ -118,14 +134,16 @@ class Reload final : public Subcommand {
   const char* description() const override { return "Has engines take new weights while they run"; }
 
   void Declare(CLI::App& app) override {
-    DeclareList(app, "--engine", engines_, "Endpoints of the engines")->required();
+    DeclareList(app, "--engine", engines_, "Endpoints of the engines")->check(EachOf(Endpoint()))->required();
     CLI::Option* path = app.add_option("--weights-path", path_, "A checkpoint folder that the engines can open");
     checkpoint_.Declare(app, path);
     CLI::Option* const publisher =
         app.add_option("--publisher", request_.publisher,
                        "Endpoint of a publisher, or of all that have a version between them: EP,EP")
+            ->check(EachOf(Endpoint()))
             ->excludes(path);
     app.add_option("--from-engine", request_.engine, "Endpoint of an engine of the same layout: what it serves")
+        ->check(Endpoint())
         ->excludes(path)
         ->excludes(publisher);
     app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
@@ -134,7 +152,9 @@ class Reload final : public Subcommand {
     DeclareList(app, "--may-keep", request_.may_keep,
                 "Paths of layers, or of modules above them: no others may do so; by default any")
         ->needs("--partial");
-    app.add_option("--channel", request_.channel, "The data channel to use; by default the fastest")->excludes(path);
+    app.add_option("--channel", request_.channel, "The data channel to use; by default the fastest")
+        ->check(Channel())
+        ->excludes(path);
     app.add_option("--pause-mode", request_.pause_mode, "What happens to sequences under way")
         ->check(CLI::IsMember({"wait", "abort", "keep"}));
     app.add_flag("--all-or-none", request_.all_or_none, "Commit on all engines, or on none of them");
@@ -142,6 +162,7 @@ class Reload final : public Subcommand {
   }
 
   void Run(Output& output) override {
+    ExpectBetweenProcesses({request_.channel});
     if (!version_.empty()) request_.version = ParseVersion(version_);
     if (!path_.empty()) {
       const CheckpointSource source = checkpoint_.At(path_);
@@ -150,13 +171,13 @@ class Reload final : public Subcommand {
       request_.secondary_weights = source.secondary;
     }
     request_.timeout = timeout_.duration();
-    if (!request_.all_or_none) std::signal(SIGINT, SayThatEnginesGoOn);  // with it, engines drop what they have staged
+    std::signal(SIGINT, request_.all_or_none ? SayThatEnginesLetGo : SayThatEnginesGoOn);
     const std::vector<EngineOutcome> outcomes = Controller(engines_).ReloadWeights(request_);
     Json json = {{"ok", true}, {"engines", Json::array()}};
     std::string text;
     for (const EngineOutcome& outcome : outcomes) {
       json["engines"].push_back(OutcomeJson(outcome));
-      text += OutcomeText(json["engines"].back());
+      text += ReadOutcome(json["engines"].back());
     }
     const EngineOutcome* const failed = AtFault(outcomes);
     json["ok"] = failed == nullptr;

@@ -70,9 +70,11 @@ class Serve final : public Subcommand {
         "--draft", draft_,
         "Also serves a draft model: `mtp`, the draft layers of the checkpoint, or the folder of an EAGLE one");
     CLI::Option* const publisher =
-        app.add_option("--publisher", publisher_, "With --load-format remote: whose version to start with");
+        app.add_option("--publisher", publisher_, "With --load-format remote: whose version to start with")
+            ->check(EachOf(Endpoint()));
     app.add_option("--from-engine", engine_,
                    "With --load-format remote: the engine of the same layout that lends what it serves")
+        ->check(Endpoint())
         ->excludes(publisher);
     app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
     app.add_option("--seed", seed_, "With --load-format dummy: of the weights; by default 0")->check(WholeNumber(0));
@@ -107,7 +109,9 @@ class Serve final : public Subcommand {
     app.add_option("--max-model-len", options_.ranks.max_model_len,
                    "Tokens of a sequence, prompt and all; by default as many as the model allows, on cuda at most 4096")
         ->check(WholeNumber(1));
-    app.add_option("--bind", options_.endpoint, "Where it is called; port 0 picks one")->capture_default_str();
+    app.add_option("--bind", options_.endpoint, "Where it is called; port 0 picks one")
+        ->check(Endpoint())
+        ->capture_default_str();
     app.add_flag("--allow-remote", options_.allow_remote, "Bind beyond loopback: there is no authentication");
     app.add_option("--chunk-bytes", options_.ranks.chunk_bytes, "The most that a rank asks a publisher for at once")
         ->check(CLI::Range(4096, 1 << 30))
@@ -117,11 +121,12 @@ class Serve final : public Subcommand {
         ->check(WholeNumber(0))
         ->capture_default_str();
     app.add_option("--channel", options_.ranks.channel,
-                   "The data channel from publishers, where a reload names none; by default the fastest");
-    app.add_option(
-        "--relay", options_.ranks.relay,
-        "Serve snapshots on to other engines while they are taken: where each rank does, as others reach it; "
-        "port 0 picks one");
+                   "The data channel from publishers, where a reload names none; by default the fastest")
+        ->check(Channel());
+    app.add_option("--relay", options_.ranks.relay,
+                   "Serve snapshots on to other engines while they are taken: where each rank does, as others reach "
+                   "it; port 0 picks one")
+        ->check(Endpoint());
     app.add_option("--pause-mode", options_.pause_mode, "What a commit does to sequences under way")
         ->check(CLI::IsMember({"wait", "abort", "keep"}))
         ->capture_default_str();
@@ -130,6 +135,7 @@ class Serve final : public Subcommand {
   void Run(Output& output) override {
     if (device_ == "cuda") CheckDevice();
     CheckScales();
+    ExpectBetweenProcesses({options_.ranks.channel});
     options_.ranks.commit = CommitPolicyNamed(commit_);
     options_.ranks.on_device = device_ == "cuda";
     options_.ranks.program = RankProgram(options_.ranks.on_device ? "layercast-rank-cuda" : "layercast-rank");

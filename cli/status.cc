@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/arguments.h"
+#include "cli/read_answer.h"
 #include "cli/subcommand.h"
 #include "src/base/utf8.h"
 #include "src/control/rpc.h"
@@ -114,8 +115,8 @@ class Status final : public Subcommand {
   const char* description() const override { return "What an engine serves, or what a publisher offers"; }
 
   void Declare(CLI::App& app) override {
-    CLI::Option* engine = app.add_option("--engine", engine_, "Endpoint of an engine");
-    app.add_option("--publisher", publisher_, "Endpoint of a publisher")->excludes(engine);
+    CLI::Option* engine = app.add_option("--engine", engine_, "Endpoint of an engine")->check(Endpoint());
+    app.add_option("--publisher", publisher_, "Endpoint of a publisher")->check(Endpoint())->excludes(engine);
     timeout_.Declare(app);
   }
 
@@ -126,7 +127,7 @@ class Status final : public Subcommand {
       return output.Print(status, PublisherText(status));
     }
     const Json status = RpcClient("engine", engine_).Call("status", Json::object(), timeout_.deadline());
-    output.Print(status, EngineText(status));
+    output.Print(status, ReadAnswer(engine_, [&] { return EngineText(status); }));
   }
 
  private:

@@ -1,8 +1,10 @@
 // layercast verify: compares every served byte with a cold load of a checkpoint.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/arguments.h"
+#include "cli/read_answer.h"
 #include "cli/subcommand.h"
 #include "src/control/rpc.h"
 
@@ -15,13 +17,23 @@ std::string DifferenceText(const Json& difference) {
          difference.at("expected").dump();
 }
 
+std::vector<std::string> DifferencesIn(const Json& result) {
+  std::vector<std::string> texts;
+  for (const Json& difference : result.at("differences")) texts.push_back(DifferenceText(difference));
+  return texts;
+}
+
+std::string ExtentText(const Json& result) {
+  return result.at("tensors").dump() + " tensors, " + result.at("bytes").dump() + " bytes: ";
+}
+
 class Verify final : public Subcommand {
  public:
   const char* name() const override { return "verify"; }
   const char* description() const override { return "Holds every served byte against a cold load of a checkpoint"; }
 
   void Declare(CLI::App& app) override {
-    app.add_option("--engine", engine_, "Endpoint of the engine")->required();
+    app.add_option("--engine", engine_, "Endpoint of the engine")->check(Endpoint())->required();
     app.add_option("--against", against_, "A checkpoint folder that the engine can open")->required();
     checkpoint_.Declare(app);
     timeout_.Declare(app);
@@ -30,14 +42,13 @@ class Verify final : public Subcommand {
   void Run(Output& output) override {
     const Json result =
         RpcClient("engine", engine_).Call("verify", CheckpointJson(checkpoint_.At(against_)), timeout_.deadline());
-    const Json& differences = result.at("differences");
-    std::string text = result.at("tensors").dump() + " tensors, " + result.at("bytes").dump() + " bytes: ";
+    const std::vector<std::string> differences = ReadAnswer(engine_, [&] { return DifferencesIn(result); });
+    std::string text = ReadAnswer(engine_, [&] { return ExtentText(result); });
     text += differences.empty() ? "equal\n" : std::to_string(differences.size()) + " tensors differ\n";
-    for (const Json& difference : differences) text += "  " + DifferenceText(difference) + "\n";
+    for (const std::string& difference : differences) text += "  " + difference + "\n";
     output.Print(result, text);
     if (differences.empty()) return;
-    throw Error(ErrorCode::kCorrupt, "the engine does not serve " + against_ + ": " +
-                                         DifferenceText(differences.front()) + " (" +
+    throw Error(ErrorCode::kCorrupt, "the engine does not serve " + against_ + ": " + differences.front() + " (" +
                                          std::to_string(differences.size()) + " tensors differ)");
   }
 

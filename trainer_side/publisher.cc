@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "layercast/error.h"
+#include "src/base/utf8.h"
 #include "src/session/offer_service.h"
 #include "trainer_side/declared_weights.h"
 #include "trainer_side/snapshot.h"
@@ -95,6 +96,7 @@ class Publisher::Impl {
   std::string endpoint() const { return service_.endpoint(); }
 
   std::shared_ptr<PublishedVersion::State> Publish(const PublishOptions& options, Weights weights) {
+    CheckName("lineage", options.lineage);
     const std::lock_guard lock(mutex_);
     CheckNewer(options);
     if (!weights.walk) throw Error(ErrorCode::kInvalidArgument, "weights without a walk");

@@ -121,9 +121,10 @@ class LAYERCAST_PUBLIC Publisher {
   // Device memory: a snapshot's tensor stays on its device, in a copy of its own, if all of the publisher's channels
   // reach device memory (PublisherOptions::channels). Otherwise, and in a stream, it is brought to the host. Its values
   // must be complete when a walk yields it, for Publish waits for none of the trainer's CUDA streams.
-  // Throws kCorrupt, naming tensor and index, on NaN or infinity; kInvalidArgument on a step that is not newer than the
-  // lineage's last, a repeated name, a part that leaves its tensor, a tensor without bytes, or no tensor; kUnsupported
-  // on a tensor in device memory if the build has no CUDA, or if it is borrowed and a channel does not reach it.
+  // Throws kCorrupt, naming tensor and index, on NaN or infinity; kInvalidArgument on a lineage that is not UTF-8
+  // without control characters, a step that is not newer than the lineage's last, a repeated name, a part that leaves
+  // its tensor, a tensor without bytes, or no tensor; kUnsupported on a tensor in device memory if the build has no
+  // CUDA, or if it is borrowed and a channel does not reach it.
   PublishedVersion Publish(const PublishOptions& options, Weights weights);
 
  private:

@@ -17,7 +17,7 @@ namespace {
 constexpr std::chrono::milliseconds kQuickCall{30'000};  // for calls that an engine answers at once
 
 Json ReloadParams(const ReloadRequest& request) {
-  Json params = {{"timeout_ms", request.timeout.count()}};
+  Json params = {{"timeout_ms", EngineTime(request.timeout).count()}};
   if (!request.publisher.empty()) params["publisher"] = request.publisher;
   if (request.version) {
     params["lineage"] = request.version->lineage;
@@ -51,7 +51,7 @@ void CheckDigest(const ReloadRequest& request, EngineOutcome& outcome) {
 struct EngineCall {
   std::string method;
   Json params = Json::object();
-  std::chrono::milliseconds timeout;
+  std::chrono::milliseconds timeout;  // how long the caller waits
 };
 
 // Reads an outcome from an engine's answer.
@@ -64,7 +64,7 @@ EngineOutcome CallOne(const std::string& endpoint, const EngineCall& call, const
   EngineOutcome outcome{.endpoint = endpoint};
   try {
     RpcClient client("engine", endpoint);
-    outcome = read(endpoint, client.Call(call.method, call.params, Deadline::After(call.timeout + kEngineGrace)));
+    outcome = read(endpoint, client.Call(call.method, call.params, Deadline::After(call.timeout)));
   } catch (const Error& error) {
     outcome.error = error;
   } catch (const Json::exception& error) {
@@ -151,7 +151,8 @@ std::vector<EngineOutcome> Controller::ReloadWeights(const ReloadRequest& reques
 std::vector<EngineOutcome> Controller::Pause(const PauseRequest& request) {
   Json params = {{"lease_ms", request.lease.count()}};
   if (!request.mode.empty()) params["mode"] = request.mode;
-  return CallEach(endpoints(), {"pause", std::move(params), request.lease}, Done);
+  // An engine that cannot pause within the lease says why when the lease ends.
+  return CallEach(endpoints(), {"pause", std::move(params), request.lease + kEngineGrace}, Done);
 }
 
 std::vector<EngineOutcome> Controller::Resume() {

@@ -39,21 +39,26 @@ class StagedVersion {
 
 // What all participants of one joint reload share.
 struct Together {
-  explicit Together(std::size_t engines, const std::optional<Version>& expected)
-      : version(expected), staged(engines), prepared(engines) {}
+  Together(std::size_t engines, const std::optional<Version>& expected, std::chrono::milliseconds timeout)
+      : version(expected),
+        staged(engines),
+        prepared(engines),
+        there(engines),
+        engines_give_up(Deadline::After(EngineTime(timeout))),
+        deadline(Deadline::After(timeout)) {}
   StagedVersion version;
   Vote staged;
   Vote prepared;
+  Vote there;                      // with its version, after all were prepared: the first may have waited long
+  const Deadline engines_give_up;  // the engines' own deadline, or a little before it
+  const Deadline deadline;         // of the whole reload
 };
 
 // Takes one engine through the calls of a joint reload. One thread only: each participant has its own.
 class Participant {
  public:
-  Participant(std::string endpoint, Together& together, std::chrono::milliseconds timeout)
-      : endpoint_(std::move(endpoint)),
-        together_(together),
-        deadline_(Deadline::After(timeout + kEngineGrace)),
-        client_("engine", endpoint_) {}
+  Participant(std::string endpoint, Together& together)
+      : endpoint_(std::move(endpoint)), together_(together), client_("engine", endpoint_) {}
 
   EngineOutcome Run(Json params) {
     params["lease_ms"] = kLease.count();
@@ -65,6 +70,8 @@ class Participant {
     Cast(together_.prepared, prepared.ok ? "" : prepared.error->what());
     if (!prepared.ok) return prepared;
     if (!Agreed(together_.prepared)) return Cancelled(staged, together_.prepared.why());
+    Cast(together_.there, Hold());
+    if (!Agreed(together_.there)) return Cancelled(staged, together_.there.why());
     return Call("commit_weights", Json::object());
   }
 
@@ -78,7 +85,7 @@ class Participant {
   EngineOutcome Call(const std::string& method, const Json& params) {
     EngineOutcome outcome{.endpoint = endpoint_};
     try {
-      const Json answer = client_.Call(method, params, deadline_);
+      const Json answer = client_.Call(method, params, together_.deadline);
       outcome = OutcomeFromJson(endpoint_, answer);
       if (!outcome.ok && !outcome.error)
         outcome.error.emplace(ErrorCode::kCorrupt, method + " failed without an error");
@@ -97,17 +104,34 @@ class Participant {
   bool Agreed(Vote& vote) {
     while (true) {
       if (const std::optional<bool> decided = vote.AwaitFor(kRenewal)) return *decided;
-      try {
-        client_.Call("hold_weights", Json::object(), deadline_);
-      } catch (const std::exception& error) {  // also what an unreadable answer throws
-        Cast(vote, error.what());
-      }
+      Renew(vote);
     }
   }
 
-  EngineOutcome Cancelled(EngineOutcome outcome, const std::string& why) {
-    const EngineOutcome aborted = Call("abort_weights", {{"reason", why}});
-    if (aborted.version) outcome.version = aborted.version;
+  // An engine that lets its version go is the fault, unless all engines' time is over: then the fault is with those
+  // whose votes are still missing, which will come by the deadline.
+  void Renew(Vote& vote) {
+    const std::string fault = Hold();
+    if (!fault.empty() && !together_.engines_give_up.Passed()) Cast(vote, fault);
+  }
+
+  // Renews the lease. Empty: the engine holds its version; else what is wrong.
+  std::string Hold() {
+    try {
+      client_.Call("hold_weights", Json::object(), together_.deadline);
+      return "";
+    } catch (const std::exception& error) {  // also what an unreadable answer throws
+      return error.what();
+    }
+  }
+
+  // The engine says what it serves now. If it does not, it serves what it did when it had staged: nothing is committed.
+  EngineOutcome Cancelled(const EngineOutcome& staged, const std::string& why) {
+    EngineOutcome outcome = Call("abort_weights", {{"reason", why}});
+    if (!outcome.previous) {
+      outcome.version = outcome.previous = staged.version;
+      outcome.report = staged.report;
+    }
     outcome.ok = false;
     outcome.error.emplace(ErrorCode::kCancelled, "not committed, as on no other engine: " + why);
     return outcome;
@@ -115,7 +139,6 @@ class Participant {
 
   const std::string endpoint_;
   Together& together_;
-  const Deadline deadline_;
   RpcClient client_;
   Version staged_;
 };
@@ -145,15 +168,15 @@ void CheckDistinct(const std::vector<std::string>& endpoints, Deadline deadline)
 
 std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoints, const Json& params,
                                           const std::optional<Version>& expected, std::chrono::milliseconds timeout) {
-  CheckDistinct(endpoints, Deadline::After(timeout));
-  Together together(endpoints.size(), expected);
+  Together together(endpoints.size(), expected, timeout);
+  CheckDistinct(endpoints, together.deadline);
   std::vector<std::future<EngineOutcome>> under_way;
   for (const std::string& endpoint : endpoints) {
     under_way.push_back(std::async(std::launch::async, [&, endpoint]() -> EngineOutcome {
       NameThisThread("lc-controller");
       try {
-        return Participant(endpoint, together, timeout).Run(params);
-      } catch (const Error& error) {  // the endpoint is malformed, or its host unknown
+        return Participant(endpoint, together).Run(params);
+      } catch (const Error& error) {  // the endpoint is malformed, or there is no socket
         together.staged.No(error.what());
         return {.endpoint = endpoint, .error = error};
       }

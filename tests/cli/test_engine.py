@@ -36,6 +36,12 @@ def test_status_of_a_publisher(publisher, program):
         key: ready[key] for key in ("version", "mode", "pids", "tensors", "bytes")}
 
 
+def test_every_channel_that_a_build_has_is_known_by_name(publisher, program):
+    channels = program.run("probe", "--publisher", publisher.endpoint).json["channels"]
+    said = program.refused("reload", "--engine", "tcp://127.0.0.1:9", "--channel", "pigeon", status=2)["message"]
+    assert {channel["name"] for channel in channels} <= set(said.partition("{")[2].partition("}")[0].split(","))
+
+
 def test_reload_and_what_is_said_of_it(engine, publisher, program, folders):
     served = program.run("verify", "--engine", engine.endpoint, "--against", folders["b"], status=1)
     assert not served.json["equal"] and served.json["differences"] and "does not serve" in served.errors

@@ -3,13 +3,14 @@
 import os
 import pathlib
 import signal
+import socket
 
 import pytest
 
 import program as layercast_program
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("what", ["serve", "publish"])
 def test_a_signal_ends_everything_cleanly(what, number, start, folders):
     daemon = start(what, *(["--model"] if what == "serve" else ["--checkpoint"]), folders["a"])
@@ -40,11 +41,20 @@ def test_an_engine_that_is_ended_while_it_loads_ends_at_once_with_its_ranks(prog
 def test_a_signal_to_all_processes_of_an_engine_ends_it_as_one_to_its_parent_does(start, folders):
     """What a terminal, a container or a job's scheduler sends."""
     daemon = start("serve", "--model", folders["a"], "--tp", 2)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         for rank in daemon.pids:
             os.kill(rank, number)
     daemon.stop()
     assert "process" not in daemon.errors(), daemon.errors()
+
+
+def test_under_nohup_the_end_of_a_terminal_is_no_end(program, start, folders):
+    outlives = layercast_program.Program(program.path, program.scratch, ["nohup"])
+    trainer = outlives.daemon("publish", "--checkpoint", folders["a"])
+    trainer.signal(signal.SIGHUP)
+    trainer.signal(signal.SIGTERM)  # the only one that is waited for
+    assert trainer.process.wait(20) == 0
+    assert "SIGTERM" in trainer.errors() and "SIGHUP" not in trainer.errors()
 
 
 def test_whoever_asked_for_a_reload_is_told_that_the_engine_ended_meanwhile(program, start, folders):
@@ -86,3 +96,18 @@ def test_an_interrupted_reload_says_that_the_engine_goes_on(program, start, fold
     assert "interrupted; the engines go on with it" in program.finish((command, process), 130).errors
     os.kill(trainer.process.pid, signal.SIGCONT)
     layercast_program.wait_until(lambda: program.status(daemon)["version"] == trainer.version, 20, "it did not go on")
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["reload"], "layercast reload: interrupted; the engines go on with it"),
+    (["reload", "--all-or-none"], "layercast reload: interrupted; the engines drop what they have staged"),
+    (["generate", "--tokens", "3"], "layercast: interrupted"), (["status"], "layercast: interrupted")])
+def test_ctrl_c_ends_a_command_that_waits_with_a_word_and_a_status(arguments, said, program):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(20)
+        command, process = program.start(*arguments, "--engine", f"tcp://127.0.0.1:{silent.getsockname()[1]}")
+        connection, _ = silent.accept()
+        process.send_signal(signal.SIGINT)
+        outcome = program.finish((command, process), 130)
+        connection.close()
+    assert said in outcome.errors and outcome.output == ""

@@ -8,6 +8,8 @@ import pytest
 import safetensors.torch
 import torch
 
+import fake_engine
+
 
 def test_ranks_that_cannot_start_say_why(program, folders, monkeypatch):
     monkeypatch.setenv("LAYERCAST_FAILPOINTS", "what")
@@ -97,9 +99,50 @@ def test_wrong_usage(arguments, program):
     (["publish", "--checkpoint", "x", "--stream-window", "5"], "--stream-window is for streams: say --mode stream"),
     (["serve", "--model", "x", "--secondary-weights", "draft.="], "expected PREFIX=PATH, got 'draft.='"),
     (["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", ""], "--tokens: expected a value, got an empty one"),
+    (["publish", "--checkpoint", "x", "--lineage", "a\nb"],
+     "--lineage: lineage 'a\\x0ab': expected UTF-8 without control characters"),
+    (["status", "--engine", "tcp://127.0.0.1:9", "--timeout", "nan"],
+     "--timeout: expected a number from 0.001 to 1000000, got 'nan'"),
+    (["status", "--engine", "tcp://127.0.0.1:9", "--timeout", "inf"], "from 0.001 to 1000000, got 'inf'"),
+    (["status", "--engine", "tcp://127.0.0.1:9", "--timeout", "0"], "from 0.001 to 1000000, got '0'"),
+    (["generate", "--engine", "tcp://127.0.0.1:9", "--tokens", "3", "--temperature", "nan"],
+     "--temperature: expected a number from 0, got 'nan'"),
+    (["publish", "--checkpoint", "x", "--channel", "zmq,pigeon"], "--channel: pigeon not in {inproc,shm,"),
+    (["serve", "--model", "x", "--channel", "pigeon"], "--channel: pigeon not in {inproc,shm,"),
+    (["reload", "--engine", "tcp://127.0.0.1:9", "--channel", "pigeon"], "--channel: pigeon not in {inproc,shm,"),
+    (["serve", "--model", "x", "--channel", "inproc"], "--channel inproc: expected a channel that reaches other"),
+    (["reload", "--engine", "tcp://127.0.0.1:9", "--channel", "inproc"], "--channel inproc: expected a channel"),
 ])
 def test_a_number_that_is_none_is_shown_beside_what_was_expected(arguments, words, program):
     assert words in program.refused(*arguments, status=2)["message"]
+
+
+@pytest.mark.parametrize("arguments", [
+    ["publish", "--checkpoint", "x", "--lineage="], ["publish", "--checkpoint", "x", "--step=", "7"],
+    ["publish", "--checkpoint=", "x"], ["status", "--engine="], ["reload", "--engine=", "tcp://127.0.0.1:9"],
+    ["generate", "--engine", "tcp://127.0.0.1:9", "--tokens=", "3"]], ids=" ".join)
+def test_an_empty_value_does_not_become_the_word_behind_it(arguments, program):
+    flag, = (word.removesuffix("=") for word in arguments if word.endswith("="))
+    assert f"{flag}: expected a value, got an empty one" in program.refused(*arguments, status=2)["message"]
+
+
+def test_the_next_option_is_no_value_of_one_that_lacks_its_own(program):
+    assert "--engine: expected a value, got '--json'" in program.refused("status", "--engine", status=2)["message"]
+    assert "'--seed'" in program.refused("publish", "--checkpoint", "x", "--lineage", "--seed", status=2)["message"]
+
+
+@pytest.mark.parametrize("flag", [
+    ["publish", "--checkpoint", "x", "--bind"], ["serve", "--model", "x", "--bind"],
+    ["serve", "--model", "x", "--relay"], ["serve", "--model", "x", "--load-format", "remote", "--publisher"],
+    ["serve", "--model", "x", "--load-format", "remote", "--from-engine"], ["reload", "--engine"],
+    ["reload", "--engine", "tcp://127.0.0.1:9", "--publisher"],
+    ["reload", "--engine", "tcp://127.0.0.1:9", "--from-engine"], ["generate", "--tokens", "3", "--engine"],
+    ["verify", "--against", "x", "--engine"], ["export", "--out", "x", "--engine"], ["status", "--engine"],
+    ["status", "--publisher"], ["probe", "--publisher"], ["plan", "--model", "x", "--publisher"]], ids=" ".join)
+def test_an_endpoint_that_is_none_is_wrong_usage(flag, program):
+    for wrong in ("foo", "tcp://127.0.0.1:99999", "tcp://127.0.0.1:nowhere"):
+        message = program.refused(*flag, wrong, status=2)["message"]
+        assert f"{flag[-1]}: endpoint '{wrong}': expected tcp://HOST:PORT" in message
 
 
 def test_a_flag_that_is_misspelt_is_named_even_where_it_was_required(program):
@@ -108,7 +151,6 @@ def test_a_flag_that_is_misspelt_is_named_even_where_it_was_required(program):
 
 
 @pytest.mark.parametrize("arguments, code, words", [
-    (["--bind", "tcp://127.0.0.1:99999"], "invalid_argument", "tcp://127.0.0.1:99999"),
     (["--max-model-len", "1000000"], "invalid_argument", "a sequence of 1000000 tokens: the model has "),
     (["--pp", "9"], "invalid_argument", "pp_size 9 exceeds num_hidden_layers"),
     (["--bind", "tcp://0.0.0.0:0"], "invalid_argument", "0.0.0.0"),
@@ -127,8 +169,8 @@ def test_a_publisher_that_cannot_start_says_why(program, folders, tmp_path):
 
 def test_an_engine_whose_endpoint_is_refused_says_so_before_it_loads(program, tmp_path, folders):
     (tmp_path / "config.json").write_text((folders["a"] / "config.json").read_text())
-    error = program.refused("serve", "--model", tmp_path, "--bind", "tcp://127.0.0.1:nowhere")
-    assert "tcp://127.0.0.1:nowhere" in error["message"]
+    error = program.refused("serve", "--model", tmp_path, "--bind", "ipc:///nowhere/engine")
+    assert "ipc:///nowhere/engine" in error["message"]
 
 
 def test_a_peer_that_is_not_there_is_named(program):
@@ -160,3 +202,32 @@ def test_a_host_that_nobody_knows_is_named(what, program):
 def test_an_engine_names_the_host_of_a_publisher_that_nobody_knows(engine, program):
     error = program.reload(engine, "--publisher", "tcp://trainer-7.invalid:7700", status=1)["error"]
     assert error["code"] == "unavailable" and "the host 'trainer-7.invalid'" in error["message"]
+
+
+@pytest.fixture
+def fake():
+    engines = []
+
+    def make(answer):
+        engines.append(fake_engine.FakeEngine(answer))
+        return engines[-1].endpoint
+
+    yield make
+    for engine in engines:
+        engine.close()
+
+
+@pytest.mark.parametrize("answer", [5, {}, {"differences": [{"rank": 0}], "tensors": 1, "bytes": 1}])
+@pytest.mark.parametrize("command", [["status"], ["generate", "--tokens", "3"], ["verify", "--against", "."],
+                                     ["export", "--out", "x"]])
+def test_an_answer_that_cannot_be_read_is_corrupt_and_its_engine_is_named(command, answer, fake, program):
+    engine = fake(answer)
+    error = program.refused(*command, "--engine", engine)
+    assert error["code"] == "corrupt" and f"engine {engine}: its answer cannot be read: " in error["message"]
+
+
+def test_what_a_reload_has_done_is_told_whatever_its_report_says(fake, program):
+    version = {"lineage": "run", "step": 2, "digest": "0" * 32}
+    engine = fake({"ok": True, "version": version, "previous": None, "report": {"channel": {}}, "error": None})
+    [outcome] = program.run("reload", "--engine", engine, "--publisher", "tcp://127.0.0.1:9").json["engines"]
+    assert outcome["ok"] and outcome["version"] == version and outcome["report"] == {"channel": {}}

@@ -46,7 +46,7 @@ TEST(Controller, AsksForTheVersionAndTheChannel) {
   EXPECT_EQ(Json::parse(outcomes[0].report)["bytes"], 12);
   const Json asked = engine.Asked();
   EXPECT_EQ(asked["method"], "reload_weights");
-  EXPECT_EQ(asked["params"], (Json{{"timeout_ms", 300000},
+  EXPECT_EQ(asked["params"], (Json{{"timeout_ms", 298000},  // of 300 s, the rest is for its answer
                                    {"publisher", "tcp://127.0.0.1:9"},
                                    {"lineage", "run"},
                                    {"step", 3},
@@ -73,6 +73,20 @@ TEST(Controller, GivesAnOutcomeForEachEngineWhateverTheOthersSay) {
   EXPECT_EQ(outcomes[2].error->code(), ErrorCode::kUnsupported);
   EXPECT_EQ(outcomes[3].error->code(), ErrorCode::kCorrupt);
   for (std::size_t i = 1; i < 4; ++i) EXPECT_FALSE(outcomes[i].ok);
+}
+
+// If the deadline were put off by 2 s for an answer, the engine would be lost first: it is silent for 5 s.
+TEST(Controller, AnEngineThatCannotBeReachedIsGivenUpAtTheDeadline) {
+  const auto reload = [](bool all_or_none) {
+    return Controller({"tcp://127.0.0.1:9"})
+        .ReloadWeights(
+            {.publisher = "tcp://127.0.0.1:9", .all_or_none = all_or_none, .timeout = std::chrono::milliseconds(3100)})
+        .at(0);
+  };
+  auto together = std::async(std::launch::async, reload, true);
+  for (const EngineOutcome& outcome : {reload(false), together.get()}) {
+    EXPECT_EQ(outcome.error->code(), ErrorCode::kDeadlineExceeded) << outcome.error->what();
+  }
 }
 
 TEST(Controller, PausesAndResumesEveryEngine) {

@@ -100,6 +100,7 @@ TEST(ReloadTogether, OneThatCannotStageIsEnoughThatNoneCommits) {
   EXPECT_EQ(outcomes[0].error->code(), ErrorCode::kCancelled);
   EXPECT_THAT(outcomes[0].error->what(), AllOf(HasSubstr(bad.endpoint()), HasSubstr("the publisher is gone")));
   EXPECT_EQ(outcomes[0].version->step, 1U) << "what it serves";
+  EXPECT_EQ(outcomes[0].previous, outcomes[0].version) << "what it served before";
   EXPECT_EQ(outcomes[1].error->code(), ErrorCode::kUnavailable);
   EXPECT_EQ(good.Told(), (std::vector<std::string>{"stage_weights", "abort_weights"}));
   EXPECT_EQ(bad.Told(), std::vector<std::string>{"stage_weights"});
@@ -111,6 +112,19 @@ TEST(ReloadTogether, OneThatCannotPrepareIsEnoughThatNoneCommits) {
   EXPECT_THAT(outcomes[0].error->what(), HasSubstr("sequences did not finish"));
   EXPECT_THAT(good.Told(), AllOf(Contains("abort_weights"), Not(Contains("commit_weights"))));
   EXPECT_THAT(bad.Told(), Not(Contains("commit_weights")));
+}
+
+TEST(ReloadTogether, AnEngineThatAbortsSaysItselfWhatItServes) {
+  Json aborted = Failed("not committed");
+  aborted["version"] = nullptr;  // it was torn while it waited
+  aborted["previous"] = VersionOf(3);
+  aborted["report"] = {{"bytes", 12}};
+  EngineInSteps good({{"abort_weights", aborted}}), bad({{"stage_weights", Failed("the publisher is gone")}});
+  const EngineOutcome outcome = Together({&good, &bad}).front();
+  EXPECT_EQ(outcome.version, std::nullopt);
+  EXPECT_EQ(outcome.previous->step, 3U);
+  EXPECT_THAT(outcome.report, HasSubstr("12"));
+  EXPECT_EQ(outcome.error->code(), ErrorCode::kCancelled);
 }
 
 TEST(ReloadTogether, DifferentVersionsAreNotCommitted) {
@@ -146,6 +160,30 @@ TEST(ReloadTogether, AnEngineThatLetsGoWhileItWaitsIsEnough) {
   const std::vector<EngineOutcome> outcomes = Together({&impatient, &slow});
   for (const EngineOutcome& outcome : outcomes) EXPECT_THAT(outcome.error->what(), HasSubstr("its lease is over"));
   EXPECT_THAT(slow.Told(), AllOf(Contains("abort_weights"), Not(Contains("commit_weights"))));
+}
+
+// Asked after all were prepared, since the first of them may have waited long for the last.
+TEST(ReloadTogether, AnEngineThatLetsGoOnceItWasPreparedIsEnough) {
+  EngineInSteps good, gone({{"hold_weights", "its lease is over"}, {"abort_weights", "its lease is over"}});
+  const std::vector<EngineOutcome> outcomes = Together({&good, &gone});
+  for (const EngineOutcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.error->code(), ErrorCode::kCancelled);
+    EXPECT_THAT(outcome.error->what(), AllOf(HasSubstr(gone.endpoint()), HasSubstr("its lease is over")));
+  }
+  EXPECT_EQ(good.Told(), (std::vector<std::string>{"stage_weights", "prepare_weights", "abort_weights"}));
+}
+
+// The first time that its lease is renewed, which is a second later, it has let go, as all engines have by then.
+TEST(ReloadTogether, AnEngineThatLetsGoWhenTheTimeIsOverIsNotTheFault) {
+  EngineInSteps good({{"hold_weights", "its lease is over"}, {"abort_weights", "its lease is over"}});
+  const std::string gone = "tcp://127.0.0.1:9";
+  const auto outcomes =
+      Controller({good.endpoint(), gone})
+          .ReloadWeights(
+              {.publisher = "tcp://127.0.0.1:9", .all_or_none = true, .timeout = std::chrono::milliseconds(1200)});
+  EXPECT_EQ(outcomes[0].error->code(), ErrorCode::kCancelled);
+  EXPECT_THAT(outcomes[0].error->what(), AllOf(HasSubstr("engine " + gone), Not(HasSubstr("lease"))));
+  EXPECT_EQ(outcomes[1].error->code(), ErrorCode::kDeadlineExceeded);
 }
 
 // It would stage for one of them, and hold that until it has staged for the other.

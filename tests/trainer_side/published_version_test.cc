@@ -13,6 +13,7 @@
 #include "layercast/publisher.h"
 #include "src/session/channel_chooser.h"
 #include "src/session/fetch.h"
+#include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {
@@ -72,6 +73,16 @@ TEST(PublishedVersion, MayBeAskedOnAnotherThreadWhileItsPublisherEnds) {
     asking.wait();
     publisher.reset();
   }
+}
+
+// An engine that names its version is refused for such a name.
+TEST(PublishedVersion, OfALineageThatCannotBePrintedIsRefused) {
+  Publisher publisher(PublisherOptions{});
+  const auto publish = [&] {
+    publisher.Publish({.lineage = "a\nb"}, Borrowed(std::make_shared<const Values>(Values{1, 2, 3, 4})));
+  };
+  EXPECT_EQ(testing::ErrorOf(publish, ErrorCode::kInvalidArgument),
+            "lineage 'a\\x0ab': expected UTF-8 without control characters");
 }
 
 class EvictedVersion : public ::testing::Test {

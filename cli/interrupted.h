@@ -1,0 +1,13 @@
+// How Ctrl-C (SIGINT) ends a subcommand that waits for others or takes long. Used by main, and by subcommands that have
+// more to say then.
+#pragma once
+
+#include <string_view>
+
+namespace layercast::cli {
+
+// For handlers of SIGINT. Writes `said` to standard error, and ends the program with the status by which shells tell
+// that SIGINT has ended one.
+[[noreturn]] void EndInterrupted(std::string_view said);
+
+}  // namespace layercast::cli
