@@ -28,7 +28,7 @@ sigset_t EndSignals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGHUP);
+  if (!ignores_hang_up) sigaddset(&signals, SIGHUP);  // a signal that is blocked waits, ignored or not
   return signals;
 }
 
@@ -41,7 +41,7 @@ int OpenBlocked(const sigset_t& signals) {
 }  // namespace
 
 EndSignal::EndSignal() : signals_(OpenBlocked(EndSignals())) {
-  if (ignores_hang_up) ::signal(SIGHUP, SIG_IGN);  // which also keeps it from waiting in the descriptor
+  if (ignores_hang_up) ::signal(SIGHUP, SIG_IGN);
 }
 
 void EndSignal::Wait() { WaitFor(-1); }

@@ -6,6 +6,10 @@
 
 namespace layercast::cli {
 
+void OnInterrupt(void (*handle)(int)) {
+  if (std::signal(SIGINT, handle) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
+}
+
 void EndInterrupted(std::string_view said) {
   for (const std::string_view part : {std::string_view("\n"), said, std::string_view("\n")}) {
     static_cast<void>(::write(STDERR_FILENO, part.data(), part.size()) == 0);

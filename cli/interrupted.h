@@ -6,6 +6,9 @@
 
 namespace layercast::cli {
 
+// Has SIGINT handled, unless this program was started to ignore it (in the background of a script).
+void OnInterrupt(void (*handle)(int));
+
 // For handlers of SIGINT. Writes `said` to standard error, and ends the program with the status by which shells tell
 // that SIGINT has ended one.
 [[noreturn]] void EndInterrupted(std::string_view said);

@@ -2,7 +2,6 @@
 // are decided nowhere else.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <exception>
@@ -58,7 +57,7 @@ int Run(Subcommand& subcommand, Output& output) {
   const std::string who = std::string("layercast ") + subcommand.name();
   try {
     log::SetUp(subcommand.name());
-    std::signal(SIGINT, [](int) { EndInterrupted("layercast: interrupted"); });
+    OnInterrupt([](int) { EndInterrupted("layercast: interrupted"); });
     subcommand.Run(output);
     return kDone;
   } catch (const UsageError& error) {

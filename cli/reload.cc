@@ -1,5 +1,4 @@
 // layercast reload: has running engines take new weights, all at the same time, and reports each one's outcome.
-#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -58,8 +57,7 @@ std::string StagesText(const Json& milliseconds) {
   return text;
 }
 
-std::string OutcomeText(const Json& outcome) {
-  const Json& report = outcome.at("report");
+std::string ServesText(const Json& outcome) {
   std::string text = outcome.at("endpoint").get<std::string>() + ": ";
   if (outcome.at("ok").get<bool>()) {
     text += "serves " + VersionText(outcome.at("version")) + InPlaceOf(outcome.at("previous"), outcome.at("version")) +
@@ -70,15 +68,20 @@ std::string OutcomeText(const Json& outcome) {
                     : std::string("failed, and serves nothing that it told of (layercast status has more)")) +
             ": " + outcome.at("error").at("message").get<std::string>() + "\n";
   }
-  if (!report.is_object()) return text;
+  return text;
+}
+
+std::string ReportText(const Json& outcome) {
+  const Json& report = outcome.at("report");
+  if (!report.is_object()) return "";
   // If the reload was refused before anything could move, a report of zeros says nothing.
-  if (!outcome.at("ok").get<bool>() && report.value("bytes_total", std::uint64_t{0}) == 0) return text;
-  text += "  " + std::to_string(report.value("bytes", std::uint64_t{0})) + " of " +
-          std::to_string(report.value("bytes_total", std::uint64_t{0})) + " bytes over " +
-          report.at("channel").value("name", "?") + ", its slowest rank at " +
-          RateText(report.at("channel").at("gb_per_s")) + "; " +
-          std::to_string(report.value("layers", std::uint64_t{0})) + " layers, " +
-          Milliseconds(report.value("total_ms", 0.0)) + "\n";
+  if (!outcome.at("ok").get<bool>() && report.value("bytes_total", std::uint64_t{0}) == 0) return "";
+  std::string text = "  " + std::to_string(report.value("bytes", std::uint64_t{0})) + " of " +
+                     std::to_string(report.value("bytes_total", std::uint64_t{0})) + " bytes over " +
+                     report.at("channel").value("name", "?") + ", its slowest rank at " +
+                     RateText(report.at("channel").at("gb_per_s")) + "; " +
+                     std::to_string(report.value("layers", std::uint64_t{0})) + " layers, " +
+                     Milliseconds(report.value("total_ms", 0.0)) + "\n";
   for (const Json& of_rank : report.at("channel").value("ranks", Json::array())) {
     text += "    rank " + of_rank.at("rank").dump() + " over " + of_rank.value("name", "?") + " at " +
             RateText(of_rank.at("gb_per_s")) + ": " + of_rank.value("reason", "") + "\n";
@@ -94,12 +97,11 @@ std::string OutcomeText(const Json& outcome) {
 }
 
 // What the engine has done is printed also if its report is another version's.
-std::string ReadOutcome(const Json& outcome) {
-  const auto endpoint = outcome.at("endpoint").get<std::string>();
+std::string OutcomeText(const Json& outcome) {
   try {
-    return ReadAnswer(endpoint, [&] { return OutcomeText(outcome); });
+    return ServesText(outcome) + ReadAnswer(outcome.at("endpoint"), [&] { return ReportText(outcome); });
   } catch (const Error& error) {
-    return std::string(error.what()) + "\n";
+    return ServesText(outcome) + "  " + error.what() + "\n";
   }
 }
 
@@ -171,13 +173,13 @@ class Reload final : public Subcommand {
       request_.secondary_weights = source.secondary;
     }
     request_.timeout = timeout_.duration();
-    std::signal(SIGINT, request_.all_or_none ? SayThatEnginesLetGo : SayThatEnginesGoOn);
+    OnInterrupt(request_.all_or_none ? SayThatEnginesLetGo : SayThatEnginesGoOn);
     const std::vector<EngineOutcome> outcomes = Controller(engines_).ReloadWeights(request_);
     Json json = {{"ok", true}, {"engines", Json::array()}};
     std::string text;
     for (const EngineOutcome& outcome : outcomes) {
       json["engines"].push_back(OutcomeJson(outcome));
-      text += ReadOutcome(json["engines"].back());
+      text += OutcomeText(json["engines"].back());
     }
     const EngineOutcome* const failed = AtFault(outcomes);
     json["ok"] = failed == nullptr;

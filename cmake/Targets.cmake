@@ -18,7 +18,7 @@ function(layercast_library name)
   if(LAYERCAST_CUDA STREQUAL "SIMULATED")  # CUDA sources are compiled for the host
     list(FILTER ARG_SOURCES INCLUDE REGEX "[.]cu$")
     set_source_files_properties(${ARG_SOURCES} PROPERTIES LANGUAGE CXX SKIP_UNITY_BUILD_INCLUSION ON
-      COMPILE_OPTIONS "-include;${PROJECT_SOURCE_DIR}/tests/simulated_cuda/kernels.h")
+      COMPILE_OPTIONS "-ffp-contract=off;-include;${PROJECT_SOURCE_DIR}/tests/simulated_cuda/kernels.h")
   endif()
   target_include_directories(${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)

@@ -122,6 +122,7 @@ void Generator::Run(const std::stop_token& stop) {
     }
     if (stop.stop_requested()) break;
     RunCommit();
+    const std::uint64_t generation = ranks_.generation();  // before it is asked whether their weights were lost
     AbortIfTorn();
     Admit();
     bool step = !running_.empty();
@@ -129,7 +130,7 @@ void Generator::Run(const std::stop_token& stop) {
       const std::lock_guard lock(mutex_);
       if (Paused() && *pause_mode_ != PauseMode::kWait) step = false;
     }
-    if (step) Step();
+    if (step) Step(generation);
   }
   AbortAll(running_);
   AbortWaiting();
@@ -206,8 +207,7 @@ void Generator::ForgetCaches() {
   for (Sequence& sequence : running_) sequence.cached = 0;
 }
 
-void Generator::Step() {
-  const std::uint64_t generation = ranks_.generation();
+void Generator::Step(std::uint64_t generation) {
   if (std::exchange(cached_by_, generation) != generation) ForgetCaches();  // whoever has started them anew
   std::vector<Sequence*> batch;
   Json steps = Json::array();
@@ -288,7 +288,9 @@ void Generator::Recover(const std::string& why, std::uint64_t failed) {
 }
 
 void Generator::AbortAll(std::list<Sequence>& sequences) {
-  for (Sequence& sequence : sequences) sequence.done(sequence, "aborted");
+  for (Sequence& sequence : sequences) {
+    if (sequence.done != nullptr) sequence.done(sequence, "aborted");  // else it has ended in the step that failed
+  }
   sequences.clear();
 }
 

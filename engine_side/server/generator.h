@@ -64,7 +64,7 @@ class Generator {
   void Admit();
   bool Quiet(PauseMode mode);
   void RunCommit();
-  void Step();
+  void Step(std::uint64_t generation);
   void Take(const Json& picked, const std::vector<Sequence*>& batch);
   const char* TakePick(const Json& pick, Sequence& sequence) const;
   void Drop(Json sequences);

@@ -23,7 +23,7 @@ class HeldReload {
   // done. Throws kFailedPrecondition unless a reload waits, its lease is not over, and it waits for this word or is to
   // abort. `reason` explains an abort in the engine's status.
   void Say(Word word, const RpcReply& reply, const std::string& reason = {});
-  // Starts the lease anew. Throws kFailedPrecondition if no reload waits.
+  // Starts the lease anew. Throws kFailedPrecondition if no reload waits, or the lease is over.
   void Renew();
   // Says that the engine ends: aborts a reload that waits, now or later.
   void Close();

@@ -2,6 +2,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/control/answer_time.h"
 
 namespace layercast {
 namespace {
@@ -48,9 +49,8 @@ RankCommitOutcome RankCommit::CommitStaged() {
 RankCommitOutcome RankCommit::CommitLayerwise(std::uint64_t attempt, bool own_versions,
                                               const std::vector<std::string>& served, Deadline deadline) {
   RankCommitOutcome outcome;
-  const Json params = {{"timeout_ms", deadline.Remaining().count()}};
-  // A rank gives up at the deadline by itself; the additional time lets it say whom it waited for.
-  outcome.ranks = AskForReports(ranks_, "commit", params, Deadline(deadline.at() + kAnswerTime), attempt);
+  const Json params = {{"timeout_ms", TimeWithin(deadline.Remaining()).count()}};
+  outcome.ranks = AskForReports(ranks_, "commit", params, deadline, attempt);
   ExpectOneVersion(outcome.ranks, own_versions);
   if (!outcome.ranks.error) return outcome;
   log::error("commit: {}", outcome.ranks.error->what());

@@ -35,11 +35,11 @@ constexpr milliseconds kSilence{5000};       // of a rank's reading thread, whic
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a rank never outlives its engine
   if (::getppid() != parent) ::_exit(127);
   for (const int fd : descriptors) ::fcntl(fd, F_SETFD, 0);
+  // Sent by a terminal, or at a job's end, to all of the engine's processes; the parent then ends its ranks.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);  // the parent may have blocked signals to wait for them
-  // Sent by a terminal, or at a job's end, to all of the engine's processes; the parent then ends its ranks.
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
   ::execve(arguments[0], arguments, environment);
   ::_exit(127);
 }

@@ -13,9 +13,6 @@
 
 namespace layercast {
 
-// A rank gives up this long before its parent does, so that it can still say whom it waited for.
-inline constexpr std::chrono::milliseconds kAnswerTime{2'000};
-
 struct RankReports {
   std::vector<Json> reports;  // by rank; lost ranks come last, with what they last reported
   // The error that came first. One that is kCancelled gives way to any other: it is of a rank that gave up because

@@ -1,6 +1,5 @@
 #include "engine_side/server/reloader.h"
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "engine_side/server/reload_request.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/control/answer_time.h"
 
 namespace layercast {
 namespace {
@@ -95,9 +95,7 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
     request["lent"] = Borrow(request["engine"].get<std::string>(), own_endpoint_, ranks_.layout(), or_end);
   }
   request["attempt"] = ++attempt_;
-  // A rank gives up a little earlier than this process, so that it can say whom it waited for.
-  const auto left = deadline.Remaining();
-  request["timeout_ms"] = (left - std::min(left / 4, kAnswerTime)).count();
+  request["timeout_ms"] = TimeWithin(deadline.Remaining()).count();
   own_versions_ = RanksNameTheirOwn(request);
   RankReports staged = AskForReports(ranks_, "stage", request, deadline, attempt_);
   ExpectOneVersion(staged, own_versions_);
@@ -144,7 +142,8 @@ void Reloader::Commit(PauseMode mode, HeldReload* held, Deadline deadline) {
   const std::function<Version()> on_ranks = [this, held, deadline, &begun] {
     Enter("committing");
     ranks_.Call("prepare", Json::object(), Deadline::After(kCommitTimeout));  // any rank may still refuse
-    if (held != nullptr) Hold(*held, HeldReload::Word::kCommit, deadline);
+    // Once it has said that it is ready, it waits for as long as its lease is renewed: others rely on its word.
+    if (held != nullptr) Hold(*held, HeldReload::Word::kCommit, Deadline::After(std::chrono::milliseconds::max()));
     begun = true;
     return CommitOnRanks(deadline);
   };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/base/thread_name.h"
+#include "src/control/answer_time.h"
 #include "src/control/engine_outcome.h"
 #include "src/control/reload_together.h"
 #include "src/control/rpc.h"
@@ -17,7 +18,7 @@ namespace {
 constexpr std::chrono::milliseconds kQuickCall{30'000};  // for calls that an engine answers at once
 
 Json ReloadParams(const ReloadRequest& request) {
-  Json params = {{"timeout_ms", EngineTime(request.timeout).count()}};
+  Json params = {{"timeout_ms", TimeWithin(request.timeout).count()}};
   if (!request.publisher.empty()) params["publisher"] = request.publisher;
   if (request.version) {
     params["lineage"] = request.version->lineage;
@@ -152,7 +153,7 @@ std::vector<EngineOutcome> Controller::Pause(const PauseRequest& request) {
   Json params = {{"lease_ms", request.lease.count()}};
   if (!request.mode.empty()) params["mode"] = request.mode;
   // An engine that cannot pause within the lease says why when the lease ends.
-  return CallEach(endpoints(), {"pause", std::move(params), request.lease + kEngineGrace}, Done);
+  return CallEach(endpoints(), {"pause", std::move(params), request.lease + kAnswerTime}, Done);
 }
 
 std::vector<EngineOutcome> Controller::Resume() {

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "src/base/thread_name.h"
+#include "src/control/answer_time.h"
 #include "src/control/endpoint.h"
 #include "src/control/engine_outcome.h"
+#include "src/control/json_forms.h"
 #include "src/control/rpc.h"
 #include "src/control/vote.h"
 
@@ -17,6 +19,7 @@ namespace {
 // An engine gives up its staged version if nobody renews the lease for this long.
 constexpr std::chrono::milliseconds kLease{10'000};
 constexpr std::chrono::milliseconds kRenewal{1'000};
+constexpr std::chrono::milliseconds kToLookUp{5'000};  // for looking up a host's name
 
 // Checks that all engines have staged the same version. Thread-safe.
 class StagedVersion {
@@ -44,14 +47,16 @@ struct Together {
         staged(engines),
         prepared(engines),
         there(engines),
-        engines_give_up(Deadline::After(EngineTime(timeout))),
-        deadline(Deadline::After(timeout)) {}
+        engines_give_up(Deadline::After(TimeWithin(timeout))),
+        deadline(Deadline::After(timeout)),
+        last_vote(Deadline::After(timeout + kRenewal)) {}
   StagedVersion version;
   Vote staged;
   Vote prepared;
   Vote there;                      // with its version, after all were prepared: the first may have waited long
   const Deadline engines_give_up;  // the engines' own deadline, or a little before it
   const Deadline deadline;         // of the whole reload
+  const Deadline last_vote;        // by then everybody has voted, unless this process itself fails
 };
 
 // Takes one engine through the calls of a joint reload. One thread only: each participant has its own.
@@ -85,7 +90,9 @@ class Participant {
   EngineOutcome Call(const std::string& method, const Json& params) {
     EngineOutcome outcome{.endpoint = endpoint_};
     try {
+      answered_ = false;
       const Json answer = client_.Call(method, params, together_.deadline);
+      answered_ = true;
       outcome = OutcomeFromJson(endpoint_, answer);
       if (!outcome.ok && !outcome.error)
         outcome.error.emplace(ErrorCode::kCorrupt, method + " failed without an error");
@@ -93,7 +100,7 @@ class Participant {
     } catch (const Error& error) {
       outcome.ok = false;
       outcome.error = error;
-    } catch (const Json::exception& error) {
+    } catch (const std::exception& error) {  // of an answer that cannot be read, or of this process
       outcome.ok = false;
       outcome.error.emplace(ErrorCode::kCorrupt, "engine " + endpoint_ + ": " + method + ": " + error.what());
     }
@@ -104,6 +111,7 @@ class Participant {
   bool Agreed(Vote& vote) {
     while (true) {
       if (const std::optional<bool> decided = vote.AwaitFor(kRenewal)) return *decided;
+      if (together_.last_vote.Passed()) vote.No("not all engines were asked in time");
       Renew(vote);
     }
   }
@@ -128,7 +136,7 @@ class Participant {
   // The engine says what it serves now. If it does not, it serves what it did when it had staged: nothing is committed.
   EngineOutcome Cancelled(const EngineOutcome& staged, const std::string& why) {
     EngineOutcome outcome = Call("abort_weights", {{"reason", why}});
-    if (!outcome.previous) {
+    if (!answered_) {
       outcome.version = outcome.previous = staged.version;
       outcome.report = staged.report;
     }
@@ -140,6 +148,7 @@ class Participant {
   const std::string endpoint_;
   Together& together_;
   RpcClient client_;
+  bool answered_ = false;  // the last call was
   Version staged_;
 };
 
@@ -157,7 +166,7 @@ std::string AddressOf(const std::string& endpoint, Deadline deadline) {
 void CheckDistinct(const std::vector<std::string>& endpoints, Deadline deadline) {
   std::map<std::string, std::string> by_address;
   for (const std::string& endpoint : endpoints) {
-    const auto [first, is_new] = by_address.emplace(AddressOf(endpoint, deadline), endpoint);
+    const auto [first, is_new] = by_address.emplace(AddressOf(endpoint, deadline.AtMost(kToLookUp)), endpoint);
     if (is_new) continue;
     throw Error(ErrorCode::kInvalidArgument,
                 "engine " + endpoint + " is engine " + first->second + ": expected each of them once");
@@ -176,9 +185,9 @@ std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoi
       NameThisThread("lc-controller");
       try {
         return Participant(endpoint, together).Run(params);
-      } catch (const Error& error) {  // the endpoint is malformed, or there is no socket
+      } catch (const std::exception& error) {  // the endpoint is malformed, or there is no socket
         together.staged.No(error.what());
-        return {.endpoint = endpoint, .error = error};
+        return {.endpoint = endpoint, .error = ErrorOfCall(error)};
       }
     }));
   }

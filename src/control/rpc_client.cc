@@ -45,7 +45,7 @@ class RpcClient::Impl {
   }
 
   Json Call(const std::string& method, const Json& params, Deadline deadline) {
-    if (!connected_) Connect(deadline.AtMost(peer_timeout_));
+    if (!connected_) Connect(method, deadline);
     const std::uint64_t id = ++last_id_;
     Send({{"id", id}, {"method", method}, {"params", params}}, method);
     Clock::time_point last_heard = Clock::now();
@@ -89,8 +89,14 @@ class RpcClient::Impl {
 
  private:
   // Not before the first call, whose deadline bounds how long the address of a host's name is looked up.
-  void Connect(Deadline deadline) {
-    socket_.set(zmq::sockopt::ipv6, ReachedByIpv6(endpoint_, deadline));
+  void Connect(const std::string& method, Deadline deadline) {
+    try {
+      socket_.set(zmq::sockopt::ipv6, ReachedByIpv6(endpoint_, deadline.AtMost(peer_timeout_)));
+    } catch (const Error& error) {
+      if (deadline.Stopped()) throw Error(ErrorCode::kCancelled, peer_ + ", '" + method + "': cancelled");
+      const ErrorCode code = deadline.Passed() ? ErrorCode::kDeadlineExceeded : error.code();
+      throw Error(code, peer_ + ", '" + method + "': " + error.what());
+    }
     try {
       socket_.connect(endpoint_);
     } catch (const zmq::error_t& error) {

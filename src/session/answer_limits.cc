@@ -14,6 +14,10 @@ void CheckText(const char* what, const std::string& text) { CheckName(what, text
 
 void CheckAll(const wire::Welcome& welcome) {
   CheckText("publisher", welcome.publisher);
+  for (const std::string* text :
+       {&welcome.host.boot_id, &welcome.host.network, &welcome.host.user, &welcome.host.process}) {
+    CheckText("host", *text);
+  }
   for (const wire::ChannelAddress& channel : welcome.channels) {
     CheckText("channel", channel.name);
     CheckText("channel address", channel.address);

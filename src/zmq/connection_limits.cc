@@ -12,7 +12,7 @@ namespace {
 ConnectionLimits::Options WithinDescriptors(ConnectionLimits::Options options) {
   rlimit descriptors{};
   if (::getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
-    options.most_connections = std::min<std::size_t>(options.most_connections, descriptors.rlim_cur / 4);
+    options.most_connections = std::min<std::size_t>(options.most_connections, descriptors.rlim_cur / 2);
   }
   return options;
 }
@@ -25,17 +25,22 @@ ConnectionLimits::ConnectionLimits(zmq::context_t& context, zmq::socket_t& socke
 
 void ConnectionLimits::Heard(zmq::message_t& frame) {
   ++heard_;
-  if (const auto found = Of(frame); found != connections_.end()) found->second.meter.EndMessage();
+  TakeEvents();  // first: the descriptor may have been another connection's before
+  const int fd = zmq_msg_get(frame.handle(), ZMQ_SRCFD);
+  if (!connections_.contains(fd)) Know(fd);  // ZeroMQ tells of it later: it is metered from its first message on
+  connections_.at(fd).meter.EndMessage();
 }
 
 void ConnectionLimits::End(zmq::message_t& frame) { PeerConnection(zmq_msg_get(frame.handle(), ZMQ_SRCFD)).Cut(); }
 
-ConnectionLimits::Connections::iterator ConnectionLimits::Of(zmq::message_t& frame) {
-  const int fd = zmq_msg_get(frame.handle(), ZMQ_SRCFD);
+// Makes the descriptor's connection known, unless it is. What was known of one that has ended is forgotten.
+void ConnectionLimits::Know(int fd) {
   const auto known = connections_.find(fd);
-  if (known != connections_.end()) return known;
-  TakeEvents();  // the connection may be new: it is to be metered from its first message on
-  return connections_.find(fd);
+  if (known != connections_.end()) {
+    if (known->second.meter.connection().IsOpen()) return;
+    connections_.erase(known);
+  }
+  connections_.emplace(fd, Connection{{fd, options_.most_bytes, options_.patience}, ++last_number_});
 }
 
 std::string ConnectionLimits::Enforce(bool all_taken) {
@@ -47,8 +52,7 @@ std::string ConnectionLimits::Enforce(bool all_taken) {
     for (auto& [fd, connection] : connections_) {
       if (!connection.meter.IsEndless()) continue;
       connection.meter.connection().Cut();
-      complaint_ = "a message has not ended within " + std::to_string(options_.most_bytes) +
-                   " bytes, or has paused for " + std::to_string(options_.patience.count()) + " ms";
+      complaint_ = MessageMeter::Complaint(options_.most_bytes, options_.patience);
     }
   }
   return std::exchange(complaint_, {});
@@ -56,10 +60,11 @@ std::string ConnectionLimits::Enforce(bool all_taken) {
 
 void ConnectionLimits::TakeEvents() {
   while (const std::optional<SocketEvents::Event> event = events_.Next()) {
-    connections_.erase(event->value);
-    if (event->number == ZMQ_EVENT_DISCONNECTED) continue;
-    connections_.try_emplace(event->value,
-                             Connection{{event->value, options_.most_bytes, options_.patience}, ++last_number_});
+    Know(event->value);
+    // The descriptor may be another connection's by now.
+    if (event->number == ZMQ_EVENT_DISCONNECTED && !connections_.at(event->value).meter.connection().IsOpen()) {
+      connections_.erase(event->value);
+    }
     if (connections_.size() > options_.most_connections) MakeRoom();
   }
 }

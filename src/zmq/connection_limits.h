@@ -21,7 +21,7 @@ class ConnectionLimits {
   // The high-water mark (rcvhwm) for sockets whose messages may be large: so many messages of each connection wait here
   // to be taken, and further ones at their sender.
   static constexpr int kMostUnheard = 2;
-  // No socket has more connections, nor more than a quarter of the descriptors that the process may have.
+  // No socket has more connections, nor more than half of the descriptors that the process may have.
   static constexpr std::size_t kMostConnections = 1024;
 
   struct Options {
@@ -52,8 +52,8 @@ class ConnectionLimits {
   using Connections = std::map<int, Connection>;  // by descriptor
 
   void TakeEvents();
+  void Know(int fd);
   void MakeRoom();
-  Connections::iterator Of(zmq::message_t& frame);
 
   SocketEvents events_;
   const Options options_;

@@ -20,6 +20,11 @@ MessageMeter::MessageMeter(int fd, std::uint64_t most_bytes, std::chrono::millis
       last_look_(Deadline::Clock::now() - kLook),
       last_grown_(Deadline::Clock::now()) {}
 
+std::string MessageMeter::Complaint(std::uint64_t most_bytes, std::chrono::milliseconds patience) {
+  return "a message has not ended within " + std::to_string(most_bytes) + " bytes, or has paused for " +
+         std::to_string(patience.count()) + " ms";
+}
+
 bool MessageMeter::IsEndless() {
   const Time now = Deadline::Clock::now();
   if (now - last_look_ < kLook) return false;

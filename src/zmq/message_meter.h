@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 #include "src/base/deadline.h"
 #include "src/zmq/peer_connection.h"
@@ -16,8 +17,8 @@ namespace layercast {
 // them. One thread only.
 class MessageMeter {
  public:
-  static constexpr std::chrono::milliseconds kLook{100};  // IsEndless is to be called at least this often
-  static constexpr std::chrono::milliseconds kPatience{10'000};
+  static constexpr std::chrono::milliseconds kLook{100};         // IsEndless is to be called at least this often
+  static constexpr std::chrono::milliseconds kPatience{30'000};  // as long as sessions outlive a silent peer
 
   // `fd`: the connection's descriptor. `most_bytes`: the longest message that is allowed, with all its frames. A large
   // message may pause for `patience`.
@@ -28,6 +29,8 @@ class MessageMeter {
   void EndMessage() { ended_ = heard_ = true; }
   // Whether any has come yet.
   bool heard() const { return heard_; }
+  // "a message has not ended within 1048576 bytes, or has paused for 30000 ms"
+  static std::string Complaint(std::uint64_t most_bytes, std::chrono::milliseconds patience = kPatience);
   // Whether the message that is coming is too long, or has paused for too long. To be called when all messages that are
   // there have been taken; looks only every kLook, and is false in between.
   bool IsEndless();

@@ -28,7 +28,7 @@ class PeerConnection {
   std::uint64_t BytesRead() const;
 
  private:
-  static ino_t SocketOf(int fd);  // 0: the descriptor is no socket's
+  static ino_t SocketOf(int fd);  // 0: the descriptor is none of ZeroMQ's
   int fd_;
   ino_t socket_;
 };

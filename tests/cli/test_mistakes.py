@@ -231,3 +231,5 @@ def test_what_a_reload_has_done_is_told_whatever_its_report_says(fake, program):
     engine = fake({"ok": True, "version": version, "previous": None, "report": {"channel": {}}, "error": None})
     [outcome] = program.run("reload", "--engine", engine, "--publisher", "tcp://127.0.0.1:9").json["engines"]
     assert outcome["ok"] and outcome["version"] == version and outcome["report"] == {"channel": {}}
+    text = program.text("reload", "--engine", engine, "--publisher", "tcp://127.0.0.1:9")
+    assert f"{engine}: serves run@2" in text and "cannot be read" in text

@@ -30,8 +30,8 @@ Json VersionOf(int step) {
 }
 
 Json Fine(int step) {
-  return {
-      {"ok", true}, {"version", VersionOf(1)}, {"staged", VersionOf(step)}, {"report", nullptr}, {"error", nullptr}};
+  return {{"ok", true},        {"version", VersionOf(1)}, {"previous", VersionOf(1)}, {"staged", VersionOf(step)},
+          {"report", nullptr}, {"error", nullptr}};
 }
 
 Json Failed(const std::string& why) {

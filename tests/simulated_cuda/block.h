@@ -19,7 +19,8 @@ struct Place {
 };
 const Place& Here();
 
-// Returns when all threads of the block have called it. Throws, as the next two do, if some never will.
+// Returns when all threads of the block have called it, also those that CUDA would not wait for because they have
+// ended. Throws, as the next two do, if some never will.
 void AwaitBlock();
 
 // The value that the lane whose number differs in the bits of `mask` has passed. All 32 lanes of the warp must call it.

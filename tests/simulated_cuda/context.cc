@@ -21,7 +21,9 @@ Primary& PrimaryOf(int device) {
   return primaries[static_cast<std::size_t>(device)];
 }
 
-thread_local std::vector<Context*> contexts;
+// Usable until the process ends: what is destroyed last may still push a context.
+thread_local std::array<Context*, 64> contexts;
+thread_local std::size_t depth = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
 
@@ -57,16 +59,12 @@ Context& OpenPrimary(int device) {
 }
 bool IsOpen(int device) { return PrimaryOf(device).open; }
 
-Context* Current() { return contexts.empty() ? nullptr : contexts.back(); }
-void Push(Context* context) { contexts.push_back(context); }
-Context* Pop() {
-  Context* const popped = Current();
-  if (popped != nullptr) contexts.pop_back();
-  return popped;
-}
+Context* Current() { return depth == 0 ? nullptr : contexts[depth - 1]; }
+void Push(Context* context) { contexts.at(depth++) = context; }
+Context* Pop() { return depth == 0 ? nullptr : contexts[--depth]; }
 Context& Entered() {
-  if (contexts.empty()) Push(&OpenPrimary(0));
-  return *contexts.back();
+  if (depth == 0) Push(&OpenPrimary(0));
+  return *Current();
 }
 
 cudaError_t Say(cudaError_t error) {

@@ -42,7 +42,7 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 blocks, dim3 th
                              std::size_t shared_bytes, cudaStream_t stream) {
   return [&]<std::size_t... i>(std::index_sequence<i...>) {
     std::tuple<Parameters...> taken(*static_cast<Parameters*>(arguments[i])...);
-    return simulated_cuda::Launch(blocks, threads, shared_bytes, stream,
+    return simulated_cuda::Launch(reinterpret_cast<const void*>(kernel), blocks, threads, shared_bytes, stream,
                                   [kernel, taken] { std::apply(kernel, taken); });
   }(std::index_sequence_for<Parameters...>());
 }

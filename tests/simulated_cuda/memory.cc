@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
@@ -59,7 +60,10 @@ SharedMemory MakeShared(std::size_t bytes) {
   if (file < 0) return {};
   if (::ftruncate(file, static_cast<off_t>(bytes)) == 0) {
     const SharedMemory memory = MapShared(file, bytes);
-    if (memory.base != nullptr) return memory;
+    if (memory.base != nullptr) {
+      std::memset(memory.base, kJunk, bytes);
+      return memory;
+    }
   }
   ::close(file);
   return {};

@@ -45,6 +45,9 @@ struct FileOfProcess {
 FileOfProcess NameFile(int file);
 int OpenFile(const FileOfProcess& named);  // -1: there is no such file any more
 
+// What lies in memory that nobody has written yet, or that was given back.
+inline constexpr int kJunk = 0xCB;
+
 // How much a device has; it is not what it takes of the host's.
 inline constexpr std::size_t kDeviceBytes = std::size_t{8} << 30;
 

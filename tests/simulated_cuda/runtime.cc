@@ -5,6 +5,9 @@
 
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <new>
+#include <set>
 #include <utility>
 
 #include "tests/simulated_cuda/block.h"
@@ -50,18 +53,28 @@ const Named& Find(cudaError_t error) {
   return kOther;
 }
 
-std::shared_ptr<Progress> MapProgress(const SharedMemory& memory) {
+// Of an event that this process makes, or that another one has made.
+std::shared_ptr<Progress> MapProgress(const SharedMemory& memory, bool mine) {
+  if (mine) new (memory.base) Progress{};
   return {reinterpret_cast<Progress*>(memory.base), [memory](Progress*) { UnmapShared(memory); }};
 }
 
 constexpr std::size_t kEventBytes = 4096;
 
+// Whether the kernel was loaded on the context's device before; it is from then on.
+bool NoteLoaded(const Context& context, const void* kernel) {
+  static auto& mutex = *new std::mutex;
+  static auto& loaded = *new std::set<std::pair<int, const void*>>;  // guarded by mutex
+  const std::lock_guard lock(mutex);
+  return !loaded.emplace(context.device, kernel).second;
+}
+
 }  // namespace
 
 namespace simulated_cuda {
 
-cudaError_t Launch(const dim3& blocks, const dim3& threads, std::size_t shared_bytes, cudaStream_t stream,
-                   std::function<void()> thread) {
+cudaError_t Launch(const void* kernel, const dim3& blocks, const dim3& threads, std::size_t shared_bytes,
+                   cudaStream_t stream, std::function<void()> thread) {
   return OnStream(stream, [&] {
     constexpr unsigned kMostBlocks[] = {0x7fffffff, 65535, 65535};
     constexpr unsigned kMostThreads = 1024;
@@ -69,6 +82,7 @@ cudaError_t Launch(const dim3& blocks, const dim3& threads, std::size_t shared_b
     const bool some = blocks.x * blocks.y * blocks.z != 0 && of_block != 0;
     const bool few = blocks.x <= kMostBlocks[0] && blocks.y <= kMostBlocks[1] && blocks.z <= kMostBlocks[2];
     if (!some || !few || of_block > kMostThreads || shared_bytes != 0) return cudaErrorInvalidConfiguration;
+    if (!NoteLoaded(stream->context(), kernel) && !stream->captured()) SynchronizeAll(stream->context());
     stream->Queue([=, thread = std::move(thread)] { RunBlocks(blocks, threads, thread); });
     return cudaSuccess;
   });
@@ -115,8 +129,9 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
     return cudaSuccess;
   });
 }
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* /*kernel*/) {
-  return InContext([&](Context&) {
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  return InContext([&](Context& context) {
+    NoteLoaded(context, kernel);
     *attributes = {};
     return cudaSuccess;
   });
@@ -124,13 +139,13 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* /*
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
   return InContext([&](Context& context) {
-    *stream = new CUstream_st(context);
+    *stream = CUstream_st::Make(context);
     return cudaSuccess;
   });
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return OnStream(stream, [&] {
-    delete stream;
+    CUstream_st::Destroy(stream);
     return cudaSuccess;
   });
 }
@@ -152,7 +167,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
     if ((flags & cudaEventDisableTiming) == 0) return cudaErrorInvalidValue;
     const SharedMemory memory = MakeShared(kEventBytes);
     if (memory.base == nullptr) return cudaErrorMemoryAllocation;
-    *event = new CUevent_st(context, MapProgress(memory), memory.file);
+    *event = new CUevent_st(context, MapProgress(memory, true), memory.file);
     return cudaSuccess;
   });
 }
@@ -165,6 +180,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return OnStream(stream, [&] {
     if (&event->context() != &stream->context()) return cudaErrorInvalidResourceHandle;
+    if (stream->captured()) return cudaErrorStreamCaptureUnsupported;  // CUDA could, and nobody here asks for it
     event->Record(*stream);
     return cudaSuccess;
   });
@@ -189,7 +205,7 @@ cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event, cudaIpcEventHandle_t hand
   return InContext([&](Context& context) {
     SharedMemory memory;
     const cudaError_t error = OpenHandle(handle, memory);
-    if (error == cudaSuccess) *event = new CUevent_st(context, MapProgress(memory), -1);
+    if (error == cudaSuccess) *event = new CUevent_st(context, MapProgress(memory, false), -1);
     return error;
   });
 }

@@ -100,6 +100,8 @@ cudaError_t CopyRows(const Rows& to, const Rows& from, std::size_t width, std::s
   const Lies source = Where(from.first);
   const Lies destination = Where(to.first);
   if (!IsDirection(kind, source, destination)) return cudaErrorInvalidMemcpyDirection;
+  const bool pageable = source == Lies::kPageable || destination == Lies::kPageable;
+  if (pageable && stream.captured()) return cudaErrorStreamCaptureUnsupported;
   std::vector<std::byte> taken;
   Rows actual = from;
   if (source == Lies::kPageable) {
@@ -151,6 +153,8 @@ cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned /*flags*/)
 }
 cudaError_t cudaFreeHost(void* address) {
   return OutsideCaptures([&](Context& context) {
+    // A caller that relies on the wait loses its bytes: CUDA promises none.
+    if (const std::optional<KnownRange> range = Find(address)) std::memset(address, kJunk, range->size);
     SynchronizeAll(context);
     Free(address);
     return cudaSuccess;
@@ -231,13 +235,16 @@ cudaError_t cudaMallocFromPoolAsync(void** address, std::size_t bytes, cudaMemPo
     if (stream->captured()) return cudaErrorStreamCaptureUnsupported;
     *address = Allocate(bytes, cudaMemoryTypeDevice, pool->device);
     if (*address == nullptr) return cudaErrorMemoryAllocation;
+    // It is there in the order of this stream: on another one, without a wait, the junk may come later.
+    stream->Queue([to = *address, bytes] { std::memset(to, kJunk, bytes); });
     pool->reserved += bytes;
     return cudaSuccess;
   });
 }
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   return OnStream(stream, [&] {
-    stream->Queue([address] { Free(address); });
+    if (stream->captured()) return cudaErrorStreamCaptureUnsupported;  // CUDA could, and nobody here asks for it
+    stream->Queue([address] { Free(address); }, CUstream_st::Does::kAlways);
     return cudaSuccess;
   });
 }

@@ -1,8 +1,10 @@
 #include "tests/simulated_cuda/stream.h"
 
+#include <chrono>
 #include <cstdio>
 #include <exception>
-#include <set>
+#include <map>
+#include <thread>
 #include <utility>
 
 namespace simulated_cuda {
@@ -10,7 +12,7 @@ namespace {
 
 struct Streams {
   std::mutex mutex;
-  std::set<CUstream_st*> all;  // guarded by mutex
+  std::map<CUstream_st*, std::shared_ptr<CUstream_st>> all;  // guarded by mutex
 };
 
 Streams& AllStreams() {
@@ -18,14 +20,19 @@ Streams& AllStreams() {
   return streams;
 }
 
+std::vector<std::shared_ptr<CUstream_st>> StreamsOf(const Context& context) {
+  std::vector<std::shared_ptr<CUstream_st>> streams;
+  const std::lock_guard lock(AllStreams().mutex);
+  for (const auto& [_, stream] : AllStreams().all) {
+    if (&stream->context() == &context && !stream->captured()) streams.push_back(stream);
+  }
+  return streams;
+}
+
 }  // namespace
 
 void SynchronizeAll(const Context& context) {
-  Streams& streams = AllStreams();
-  const std::lock_guard lock(streams.mutex);
-  for (CUstream_st* const stream : streams.all) {
-    if (&stream->context() == &context && !stream->captured()) stream->Synchronize();
-  }
+  for (const auto& stream : StreamsOf(context)) stream->Synchronize();
 }
 
 }  // namespace simulated_cuda
@@ -33,31 +40,32 @@ void SynchronizeAll(const Context& context) {
 using simulated_cuda::AllStreams;
 using simulated_cuda::Work;
 
-CUstream_st::CUstream_st(simulated_cuda::Context& context) : context_(context), thread_([this] { Run(); }) {
+cudaStream_t CUstream_st::Make(simulated_cuda::Context& context) {
+  const auto stream = std::make_shared<CUstream_st>(context);
+  std::thread([stream] { stream->Run(); }).detach();
   const std::lock_guard lock(AllStreams().mutex);
-  AllStreams().all.insert(this);
+  AllStreams().all[stream.get()] = stream;
+  return stream.get();
 }
 
-CUstream_st::~CUstream_st() {
+// Does not wait: the thread ends when it has done what is queued.
+void CUstream_st::Destroy(cudaStream_t stream) {
+  std::shared_ptr<CUstream_st> ended;
   {
     const std::lock_guard lock(AllStreams().mutex);
-    AllStreams().all.erase(this);
+    ended = std::move(AllStreams().all.extract(stream).mapped());
   }
-  {
-    const std::lock_guard lock(mutex_);
-    ends_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
+  if (ended->captured()) static_cast<void>(ended->EndCapture());
+  const std::lock_guard lock(ended->mutex_);
+  ended->ends_ = true;
+  ended->changed_.notify_all();
 }
 
-void CUstream_st::Queue(Work work) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (capture_) return capture_->push_back(std::move(work));
-    queue_.push_back(std::move(work));
-    ++queued_;
-  }
+void CUstream_st::Queue(Work work, Does does) {
+  const std::lock_guard lock(mutex_);
+  if (capture_) return capture_->push_back(std::move(work));
+  queue_.push_back({std::move(work), does});
+  ++queued_;
   changed_.notify_all();
 }
 
@@ -83,20 +91,16 @@ std::optional<std::vector<Work>> CUstream_st::EndCapture() {
   return simulated_cuda::CaptureEnds(this) ? std::move(captured) : std::nullopt;
 }
 
-// Work that fails spoils its context, as on a device, and what is queued behind it is not done.
 void CUstream_st::Run() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return ends_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    const Work work = std::move(queue_.front());
-    queue_.pop_front();
-    lock.unlock();
-    try {
-      if (context_.failed == cudaSuccess) work();
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "simulated CUDA device %d: %s\n", context_.device, error.what());
-      context_.failed = cudaErrorLaunchFailure;
+    {
+      const Queued next = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      Do(next);
     }
     lock.lock();
     ++done_;
@@ -104,16 +108,28 @@ void CUstream_st::Run() {
   }
 }
 
-void CUevent_st::Record(CUstream_st& stream) {
-  stream.Queue([progress = progress_, number = ++progress_->recorded] {
-    progress->reached = number;
-    progress->reached.notify_all();
-  });
+// Work that fails spoils its context, as on a device.
+void CUstream_st::Do(const Queued& next) {
+  try {
+    if (next.does == Does::kAlways || context_.failed == cudaSuccess) next.work();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "simulated CUDA device %d: %s\n", context_.device, error.what());
+    context_.failed = cudaErrorLaunchFailure;
+  }
 }
 
+// An event that was recorded again is reached when the last record is, whatever becomes of those before.
+void CUevent_st::Record(CUstream_st& stream) {
+  const auto reach = [progress = progress_, number = ++progress_->recorded] {
+    std::uint64_t reached = progress->reached;
+    while (reached < number && !progress->reached.compare_exchange_weak(reached, number)) {
+    }
+  };
+  stream.Queue(reach, CUstream_st::Does::kAlways);
+}
+
+// Looks again and again: another process may have recorded it.
 void CUevent_st::Synchronize() const {
   const std::uint64_t until = progress_->recorded;
-  for (std::uint64_t reached = progress_->reached; reached < until; reached = progress_->reached) {
-    progress_->reached.wait(reached);
-  }
+  while (progress_->reached < until) std::this_thread::sleep_for(std::chrono::microseconds(20));
 }

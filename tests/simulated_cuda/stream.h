@@ -12,7 +12,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "tests/simulated_cuda/context.h"
@@ -34,16 +33,22 @@ void SynchronizeAll(const Context& context);
 
 }  // namespace simulated_cuda
 
-// What cudaStream_t points to. Resource; thread-safe.
+// What cudaStream_t points to. Resource; thread-safe. Its thread is the second owner: it does what is queued, also when
+// the stream has been destroyed.
 struct CUstream_st {
  public:
-  explicit CUstream_st(simulated_cuda::Context& context);
-  ~CUstream_st();  // does what is queued
+  enum class Does { kUnlessFailed, kAlways };
+
+  static cudaStream_t Make(simulated_cuda::Context& context);
+  static void Destroy(cudaStream_t stream);
+  explicit CUstream_st(simulated_cuda::Context& context) : context_(context) {}
   CUstream_st(const CUstream_st&) = delete;
   CUstream_st& operator=(const CUstream_st&) = delete;
 
   simulated_cuda::Context& context() const { return context_; }
-  void Queue(simulated_cuda::Work work);  // noted down only, while the stream is captured
+  // Notes it down only, while the stream is captured. After a failure of its context a stream does nothing but what is
+  // to be done always.
+  void Queue(simulated_cuda::Work work, Does does = Does::kUnlessFailed);
   void Synchronize();
 
   bool captured();
@@ -51,17 +56,22 @@ struct CUstream_st {
   std::optional<std::vector<simulated_cuda::Work>> EndCapture();  // empty if it was broken off
 
  private:
+  struct Queued {
+    simulated_cuda::Work work;
+    Does does;
+  };
+
   void Run();
+  void Do(const Queued& next);
 
   simulated_cuda::Context& context_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<simulated_cuda::Work> queue_;  // guarded by mutex_, as are the next four
+  std::deque<Queued> queue_;  // guarded by mutex_, as are the next four
   std::uint64_t queued_ = 0;
   std::uint64_t done_ = 0;
   bool ends_ = false;
   std::optional<std::vector<simulated_cuda::Work>> capture_;
-  std::thread thread_;
 };
 
 // What cudaEvent_t points to. Resource; thread-safe.

@@ -135,7 +135,7 @@ void ZmqFetchingEnd::Wait(Deadline deadline) {
 
 void ZmqFetchingEnd::ExpectAnEnd() {
   if (!monitor_.IsEndless()) return;
-  throw Error(ErrorCode::kCorrupt, "a message has not ended within " + std::to_string(kMostMessageBytes) + " bytes");
+  throw Error(ErrorCode::kCorrupt, MessageMeter::Complaint(kMostMessageBytes));
 }
 
 void ZmqFetchingEnd::ExpectConnected() {
