@@ -21,7 +21,7 @@ void FindOut(int /*argc*/, char** /*argv*/, char** /*environment*/) {
   ignores_hang_up = ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-__attribute__((section(".preinit_array"), used)) void (*const find_out)(int, char**, char**) = FindOut;
+__attribute__((section(".preinit_array"), used)) void (*const kFindOut)(int, char**, char**) = FindOut;
 
 sigset_t EndSignals() {
   sigset_t signals;
