@@ -75,7 +75,11 @@ class Participant {
     Cast(together_.prepared, prepared.ok ? "" : prepared.error->what());
     if (!prepared.ok) return prepared;
     if (!Agreed(together_.prepared)) return Cancelled(staged, together_.prepared.why());
-    Cast(together_.there, Hold());
+    if (const std::optional<Error> gone = Hold()) {
+      Cast(together_.there, gone->what());
+      return {.endpoint = endpoint_, .error = gone};
+    }
+    Cast(together_.there, "");
     if (!Agreed(together_.there)) return Cancelled(staged, together_.there.why());
     return Call("commit_weights", Json::object());
   }
@@ -119,17 +123,17 @@ class Participant {
   // An engine that lets its version go is the fault, unless all engines' time is over: then the fault is with those
   // whose votes are still missing, which will come by the deadline.
   void Renew(Vote& vote) {
-    const std::string fault = Hold();
-    if (!fault.empty() && !together_.engines_give_up.Passed()) Cast(vote, fault);
+    const std::optional<Error> gone = Hold();
+    if (gone && !together_.engines_give_up.Passed()) Cast(vote, gone->what());
   }
 
   // Renews the lease. Empty: the engine holds its version; else what is wrong.
-  std::string Hold() {
+  std::optional<Error> Hold() {
     try {
       client_.Call("hold_weights", Json::object(), together_.deadline);
-      return "";
+      return std::nullopt;
     } catch (const std::exception& error) {  // also what an unreadable answer throws
-      return error.what();
+      return ErrorOfCall(error);
     }
   }
 

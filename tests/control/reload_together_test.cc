@@ -166,8 +166,9 @@ TEST(ReloadTogether, AnEngineThatLetsGoWhileItWaitsIsEnough) {
 TEST(ReloadTogether, AnEngineThatLetsGoOnceItWasPreparedIsEnough) {
   EngineInSteps good, gone({{"hold_weights", "its lease is over"}, {"abort_weights", "its lease is over"}});
   const std::vector<EngineOutcome> outcomes = Together({&good, &gone});
+  EXPECT_EQ(outcomes[0].error->code(), ErrorCode::kCancelled);
+  EXPECT_EQ(outcomes[1].error->code(), ErrorCode::kFailedPrecondition);
   for (const EngineOutcome& outcome : outcomes) {
-    EXPECT_EQ(outcome.error->code(), ErrorCode::kCancelled);
     EXPECT_THAT(outcome.error->what(), AllOf(HasSubstr(gone.endpoint()), HasSubstr("its lease is over")));
   }
   EXPECT_EQ(good.Told(), (std::vector<std::string>{"stage_weights", "prepare_weights", "abort_weights"}));
