@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -72,9 +71,10 @@ std::uint64_t PeerConnection::BytesRead() const {
   return received - std::min(received, static_cast<std::uint64_t>(unread));
 }
 
-ino_t PeerConnection::SocketOf(int fd) {
-  struct stat status {};
-  return ::fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) && MayBeZeroMqs(fd) ? status.st_ino : 0;
+std::uint64_t PeerConnection::SocketOf(int fd) {
+  std::uint64_t cookie = 0;
+  socklen_t length = sizeof(cookie);
+  return ::getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &length) == 0 && MayBeZeroMqs(fd) ? cookie : 0;
 }
 
 }  // namespace layercast

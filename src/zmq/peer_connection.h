@@ -3,8 +3,6 @@
 // that socket's.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <string>
 
@@ -28,9 +26,9 @@ class PeerConnection {
   std::uint64_t BytesRead() const;
 
  private:
-  static ino_t SocketOf(int fd);  // 0: the descriptor is none of ZeroMQ's
+  static std::uint64_t SocketOf(int fd);  // 0: the descriptor is none of ZeroMQ's
   int fd_;
-  ino_t socket_;
+  std::uint64_t socket_;
 };
 
 }  // namespace layercast
