@@ -30,8 +30,8 @@ class Subcommand {
   virtual void Declare(CLI::App& app) = 0;
   // Does the work. If it returns, the exit status is 0. What it throws is written to standard error and, with --json,
   // also printed, unless an object was printed before; the exit status is then 2 for UsageError and CLI::ParseError,
-  // and otherwise 1. SIGINT ends the program (interrupted.h); subcommands that run until they are ended handle SIGINT
-  // and SIGTERM themselves.
+  // and otherwise 1. SIGINT ends the program (interrupted.h); subcommands that run until they are ended handle it
+  // themselves (end_signal.h).
   virtual void Run(Output& output) = 0;
 };
 

@@ -1,6 +1,5 @@
 #include "engine_side/server/borrow.h"
 
-#include <chrono>
 #include <string>
 #include <utility>
 
@@ -10,8 +9,6 @@
 
 namespace layercast {
 namespace {
-
-constexpr std::chrono::milliseconds kToLookUp{5'000};  // for looking up a host's name
 
 // An engine could only lend after its reload, and so would wait for itself.
 void ExpectAnother(const std::string& endpoint, const std::string& own_endpoint, const Deadline& deadline) {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "layercast/error.h"
-
 namespace layercast {
 namespace {
 

@@ -4,6 +4,7 @@
 
 #include <netdb.h>
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,9 @@ std::vector<std::string> SplitEndpoints(const std::string& endpoints);
 
 // The fault of an engine, with the engine's endpoint in front ("engine tcp://a:1: ...") unless `fault` contains it.
 std::string NamingEngine(const std::string& endpoint, const std::string& fault);
+
+// How long a host's name is looked up, at most, where more time is left.
+inline constexpr std::chrono::milliseconds kToLookUp{5'000};
 
 // The endpoint with its host's name replaced by the host's address. If the name cannot be resolved before the deadline,
 // the endpoint is returned as it is.

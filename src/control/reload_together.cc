@@ -19,7 +19,6 @@ namespace {
 // An engine gives up its staged version if nobody renews the lease for this long.
 constexpr std::chrono::milliseconds kLease{10'000};
 constexpr std::chrono::milliseconds kRenewal{1'000};
-constexpr std::chrono::milliseconds kToLookUp{5'000};  // for looking up a host's name
 
 // Checks that all engines have staged the same version. Thread-safe.
 class StagedVersion {

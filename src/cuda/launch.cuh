@@ -11,6 +11,7 @@
 
 namespace layercast {
 
+// A parameter of which nothing is deduced: std::type_identity, which C++17 lacks.
 template <class T>
 struct AsGiven {
   using Type = T;

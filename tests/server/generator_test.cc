@@ -112,6 +112,18 @@ class GatedGeneratorTest : public GeneratorTest {
     call.get();
   }
 
+  void PauseKeepingSequences() {
+    auto pause =
+        std::async(std::launch::async, [this] { generator_->Pause(PauseMode::kKeep, std::chrono::hours(1), Soon()); });
+    AllowStepsUntilDone(pause);
+  }
+  // Returns once a step was asked for, and answered, since the call.
+  void AwaitAWholeStep() {
+    gate_->Allow(2);
+    gate_->AwaitStep();
+    gate_->AwaitStep();
+  }
+
   // Ends sequences that would go on for ever.
   void AbortSequences() {
     auto end = std::async(std::launch::async, [this] { Commit(99, PauseMode::kAbort); });
@@ -163,9 +175,7 @@ TEST_F(GatedGeneratorTest, ACommitThatKeepsGoesOnWithTheNewVersionAndAFreshCache
   auto commit = std::async(std::launch::async, [this] { Commit(2, PauseMode::kKeep); });
   AllowStepsUntilDone(commit);
   gate_->Drain();
-  gate_->Allow(2);
-  gate_->AwaitStep();
-  gate_->AwaitStep();  // a step was asked for and answered since
+  AwaitAWholeStep();
   auto end = std::async(std::launch::async, [this] { Commit(3, PauseMode::kAbort); });
   AllowStepsUntilDone(end);
   const Sequence sequence = Get(answer).sequence;
@@ -269,15 +279,11 @@ TEST_F(GatedGeneratorTest, APauseWhoseSequencesDoNotEndIsGivenUpAtItsDeadline) {
 TEST_F(GatedGeneratorTest, ACommitThatWaitsIsOneThatKeepsWhereAPauseKeepsSequences) {
   Commit(1);
   auto answer = AddAndAwaitAToken(kEndless);
-  auto pause =
-      std::async(std::launch::async, [this] { generator_->Pause(PauseMode::kKeep, std::chrono::hours(1), Soon()); });
-  AllowStepsUntilDone(pause);
+  PauseKeepingSequences();
   Commit(2, PauseMode::kWait);
   gate_->Drain();
   generator_->Resume();
-  gate_->Allow(2);
-  gate_->AwaitStep();
-  gate_->AwaitStep();  // a step was asked for and answered since
+  AwaitAWholeStep();
   AbortSequences();
   const Answer kept = Get(answer);
   EXPECT_EQ(kept.sequence.versions.front(), Step(1));
@@ -352,15 +358,11 @@ TEST_F(GatedGeneratorTest, ASequenceWithoutATokenToPickFailsAloneAndItsRankLives
 // Another thread may start the ranks anew while sequences are held: what they had cached is gone.
 TEST_F(GatedGeneratorTest, ASequenceThatWasHeldWhileRanksWereStartedAnewIsFedFromItsFirstToken) {
   auto answer = AddAndAwaitAToken(kEndless);
-  auto pause =
-      std::async(std::launch::async, [this] { generator_->Pause(PauseMode::kKeep, std::chrono::hours(1), Soon()); });
-  AllowStepsUntilDone(pause);
+  PauseKeepingSequences();
   ranks_.Restart(ranks_.generation());
   gate_->Drain();
   generator_->Resume();
-  gate_->Allow(2);
-  gate_->AwaitStep();
-  gate_->AwaitStep();  // a step was asked for and answered since
+  AwaitAWholeStep();
   AbortSequences();
   std::vector<double> fed = Get(answer).sequence.logprobs;
   ASSERT_FALSE(fed.empty());

@@ -1,7 +1,6 @@
 // The CUDA runtime's functions that Layercast calls: devices, streams, events, graphs and kernels. Memory is in
 // runtime_memory.cc.
 #include <cuda_runtime_api.h>
-#include <sys/mman.h>
 
 #include <cstring>
 #include <memory>

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "tests/simulated_cuda/context.h"
@@ -36,7 +37,6 @@ void SynchronizeAll(const Context& context);
 // What cudaStream_t points to. Resource; thread-safe. Its thread is the second owner: it does what is queued, also when
 // the stream has been destroyed.
 struct CUstream_st {
- public:
   enum class Does { kUnlessFailed, kAlways };
 
   static cudaStream_t Make(simulated_cuda::Context& context);
@@ -76,7 +76,6 @@ struct CUstream_st {
 
 // What cudaEvent_t points to. Resource; thread-safe.
 struct CUevent_st {
- public:
   CUevent_st(simulated_cuda::Context& context, std::shared_ptr<simulated_cuda::Progress> progress, int file)
       : context_(context), progress_(std::move(progress)), file_(file) {}
 
