@@ -58,11 +58,11 @@ class CudaIpc : public ::testing::Test {
  protected:
   void Publish() { publisher_ = there_.transport->Offering({}); }
   std::unique_ptr<FetchingEnd> Connect() { return here_.transport->Connect(publisher_->address(), InPatience()); }
-  void ExpectServing(std::uint64_t offer_id, std::uint64_t round = 0) {
-    const auto receiver = Connect();
+  static void ExpectBytes(FetchingEnd& receiver, std::uint64_t offer_id, std::uint64_t round = 0) {
     Fetch fetch({{0, 1, 99'999, 1, 99'999}, {1, 3, 7, 100, 40}});
-    EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, offer_id, fetch), round));
+    EXPECT_TRUE(fetch.IsRight(FetchOne(receiver, offer_id, fetch), round));
   }
+  void ExpectServing(std::uint64_t offer_id, std::uint64_t round = 0) { ExpectBytes(*Connect(), offer_id, round); }
 
   PlayedGpu there_;
   PlayedGpu here_;
