@@ -164,7 +164,7 @@ class RpcServer::Impl {
     const auto take = [this](const zmq::message_t& routing_id, zmq::message_t& body) {
       const std::string from = routing_id.to_string();
       if (ledger_.IsBarred(from)) return;
-      Take({from, PeerConnection(zmq_msg_get(body.handle(), ZMQ_SRCFD))}, body.to_string_view());
+      Take({from, limits_->ConnectionOf(body)}, body.to_string_view());
     };
     const std::string why = TakeTurn(socket_, *limits_, kTurn, take);
     if (!why.empty()) log::warn("engine {}: a client loses its connection: {}", endpoint(), why);

@@ -202,7 +202,7 @@ class OfferService::Impl {
 
   void Bar(const std::string& from, zmq::message_t& frame) {
     desk_->DropBarred(from);
-    limits_->End(frame);
+    limits_->ConnectionOf(frame).Cut();
   }
 
   void Send(const SessionKey& key, wire::Message message) {

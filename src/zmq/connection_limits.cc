@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -25,63 +26,62 @@ ConnectionLimits::ConnectionLimits(zmq::context_t& context, zmq::socket_t& socke
 
 void ConnectionLimits::Heard(zmq::message_t& frame) {
   ++heard_;
-  TakeEvents();  // first: the descriptor may have been another connection's before
-  const int fd = zmq_msg_get(frame.handle(), ZMQ_SRCFD);
-  if (!connections_.contains(fd)) Know(fd);  // ZeroMQ tells of it later: it is metered from its first message on
-  connections_.at(fd).meter.EndMessage();
+  TakeEvents();
+  const auto known = connections_.find(zmq_msg_get(frame.handle(), ZMQ_SRCFD));
+  if (known != connections_.end()) known->second.meter.EndMessage();
 }
 
-void ConnectionLimits::End(zmq::message_t& frame) { PeerConnection(zmq_msg_get(frame.handle(), ZMQ_SRCFD)).Cut(); }
-
-// Makes the descriptor's connection known, unless it is. What was known of one that has ended is forgotten.
-void ConnectionLimits::Know(int fd) {
-  const auto known = connections_.find(fd);
-  if (known != connections_.end()) {
-    if (known->second.meter.connection().IsOpen()) return;
-    connections_.erase(known);
-  }
-  connections_.emplace(fd, Connection{{fd, options_.most_bytes, options_.patience}, ++last_number_});
+PeerConnection ConnectionLimits::ConnectionOf(zmq::message_t& frame) {
+  TakeEvents();
+  const auto known = connections_.find(zmq_msg_get(frame.handle(), ZMQ_SRCFD));
+  return known == connections_.end() ? PeerConnection() : known->second.meter.connection();
 }
 
 std::string ConnectionLimits::Enforce(bool all_taken) {
   TakeEvents();
+  if (connections_.size() > options_.most_connections) MakeRoom();
   // ZeroMQ takes from its connections in turn. So once as many messages have been taken as there are connections, every
   // connection that had a message waiting has had one taken.
   if (all_taken || heard_ >= connections_.size()) {
     heard_ = 0;
-    for (auto& [fd, connection] : connections_) {
-      if (!connection.meter.IsEndless()) continue;
-      connection.meter.connection().Cut();
-      complaint_ = MessageMeter::Complaint(options_.most_bytes, options_.patience);
+    for (auto at = connections_.begin(); at != connections_.end();) {
+      MessageMeter& meter = at->second.meter;
+      const bool endless = meter.IsEndless();
+      if (endless) {
+        meter.connection().Cut();
+        complaint_ = MessageMeter::Complaint(options_.most_bytes, options_.patience);
+      }
+      at = endless ? connections_.erase(at) : std::next(at);
     }
   }
   return std::exchange(complaint_, {});
 }
 
+// ZeroMQ tells of a connection before the first message from it, and of its end before the descriptor is closed. So a
+// descriptor that is another's by the time that we look (the next connection's, another socket's or no socket at all)
+// is told of as ended later in the same queue; what is in `connections_` when all has been taken is the socket's own.
 void ConnectionLimits::TakeEvents() {
   while (const std::optional<SocketEvents::Event> event = events_.Next()) {
-    Know(event->value);
-    // The descriptor may be another connection's by now.
-    if (event->number == ZMQ_EVENT_DISCONNECTED && !connections_.at(event->value).meter.connection().IsOpen()) {
-      connections_.erase(event->value);
-    }
-    if (connections_.size() > options_.most_connections) MakeRoom();
+    connections_.erase(event->value);
+    if (event->number == ZMQ_EVENT_DISCONNECTED) continue;
+    const MessageMeter meter(event->value, options_.most_bytes, options_.patience);
+    connections_.emplace(event->value, Connection{meter, ++last_number_});
   }
 }
 
-// Ends the oldest connection over which no message has come, or else the newest of all. So whoever opens many and says
+// Ends the oldest connections over which no message has come, or else the newest of all. So whoever opens many and says
 // nothing keeps nobody out for long.
 void ConnectionLimits::MakeRoom() {
-  std::erase_if(connections_, [](const auto& entry) { return !entry.second.meter.connection().IsOpen(); });
-  if (connections_.size() <= options_.most_connections) return;
   const auto by_worth = [](const auto& a, const auto& b) {
     const bool a_heard = a.second.meter.heard();
     if (a_heard != b.second.meter.heard()) return !a_heard;
     return a_heard ? a.second.number > b.second.number : a.second.number < b.second.number;
   };
-  const auto least = std::min_element(connections_.begin(), connections_.end(), by_worth);
-  least->second.meter.connection().Cut();
-  connections_.erase(least);
+  while (connections_.size() > options_.most_connections) {
+    const auto least = std::min_element(connections_.begin(), connections_.end(), by_worth);
+    least->second.meter.connection().Cut();
+    connections_.erase(least);
+  }
   complaint_ = "expected at most " + std::to_string(options_.most_connections) + " connections, got more";
 }
 

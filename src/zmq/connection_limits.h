@@ -11,6 +11,7 @@
 #include <zmq.hpp>
 
 #include "src/zmq/message_meter.h"
+#include "src/zmq/peer_connection.h"
 #include "src/zmq/socket_events.h"
 
 namespace layercast {
@@ -39,8 +40,9 @@ class ConnectionLimits {
   // MessageMeter::kLook. `all_taken`: no message was left to receive. If some may be left, no message is judged until
   // each connection has had its turn, because one that only waits to be taken does have an end.
   std::string Enforce(bool all_taken = true);
-  // Ends the connection by which this frame came.
-  void End(zmq::message_t& frame);
+  // The connection by which this frame came, which no longer exists if it has ended. (If the socket's next connection
+  // has got its descriptor by now, it is that one: ZeroMQ tells of a frame only the descriptor.)
+  PeerConnection ConnectionOf(zmq::message_t& frame);
   // Connections that were not ended, as far as ZeroMQ has told.
   std::size_t size() const { return connections_.size(); }
 
@@ -52,7 +54,6 @@ class ConnectionLimits {
   using Connections = std::map<int, Connection>;  // by descriptor
 
   void TakeEvents();
-  void Know(int fd);
   void MakeRoom();
 
   SocketEvents events_;

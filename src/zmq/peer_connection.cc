@@ -5,36 +5,10 @@
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstring>
 
 namespace layercast {
-namespace {
-
-// Whether ZeroMQ may have made a socket: over TCP, or at a file's path. Other sockets of this process have no path, and
-// may have got a descriptor that was ZeroMQ's.
-bool MayBeZeroMqs(int fd) {
-  for (const bool mine : {true, false}) {
-    sockaddr_storage any{};
-    socklen_t length = sizeof(any);
-    auto* raw = reinterpret_cast<sockaddr*>(&any);
-    if ((mine ? ::getsockname(fd, raw, &length) : ::getpeername(fd, raw, &length)) != 0) return false;
-    if (any.ss_family == AF_INET || any.ss_family == AF_INET6) return true;
-    if (any.ss_family != AF_UNIX) return false;
-    sockaddr_un address{};
-    std::memcpy(&address, &any, sizeof(address));
-    if (length > offsetof(sockaddr_un, sun_path) && address.sun_path[0] != '\0') return true;
-  }
-  return false;
-}
-
-}  // namespace
-
-PeerConnection::PeerConnection(int fd) : fd_(fd), socket_(SocketOf(fd)) {}
-
 void PeerConnection::Cut() const {
   if (IsOpen()) ::shutdown(fd_, SHUT_RDWR);
 }
@@ -74,7 +48,7 @@ std::uint64_t PeerConnection::BytesRead() const {
 std::uint64_t PeerConnection::SocketOf(int fd) {
   std::uint64_t cookie = 0;
   socklen_t length = sizeof(cookie);
-  return ::getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &length) == 0 && MayBeZeroMqs(fd) ? cookie : 0;
+  return ::getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &length) == 0 ? cookie : 0;
 }
 
 }  // namespace layercast

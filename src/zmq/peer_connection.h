@@ -1,6 +1,6 @@
 // One connection that ZeroMQ owns, identified by its descriptor and by the number that the kernel gave its socket.
 // ZeroMQ may close the descriptor at any time, and its number may be used again, so it is used only while it is still
-// that socket's.
+// that socket's. Whoever makes one knows that the descriptor is ZeroMQ's (see ConnectionLimits).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace layercast {
 // Value; immutable.
 class PeerConnection {
  public:
-  explicit PeerConnection(int fd);
+  PeerConnection() = default;  // one that no longer exists
+  explicit PeerConnection(int fd) : fd_(fd), socket_(SocketOf(fd)) {}
   // Whether ZeroMQ still has it.
   bool IsOpen() const { return socket_ != 0 && SocketOf(fd_) == socket_; }
   // Ends the connection: ZeroMQ then drops what it still holds for the peer. This is the only way to make it let go of
@@ -26,9 +27,10 @@ class PeerConnection {
   std::uint64_t BytesRead() const;
 
  private:
-  static std::uint64_t SocketOf(int fd);  // 0: the descriptor is none of ZeroMQ's
-  int fd_;
-  std::uint64_t socket_;
+  static std::uint64_t SocketOf(int fd);  // 0: it is no socket
+
+  int fd_ = -1;
+  std::uint64_t socket_ = 0;
 };
 
 }  // namespace layercast

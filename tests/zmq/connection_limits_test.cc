@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,6 +16,7 @@
 #include <zmq.hpp>
 
 #include "src/base/deadline.h"
+#include "src/base/unique_fd.h"
 #include "src/zmq/poll_sockets.h"
 #include "tests/support/raw_zmtp.h"
 #include "tests/support/temp_folder.h"
@@ -134,6 +137,81 @@ TEST_F(ImpatientLimitsTest, EndTheConnectionOfAMessageThatDoesNotGoOn) {
   });
   EXPECT_THAT(TakeUntil(cut), ElementsAre(HasSubstr("or has paused for 0 ms")));
   EXPECT_EQ(cut.get(), 0U);
+}
+
+// A connection that is none of ZeroMQ's, one end of which has the descriptor `fd`.
+class Stranger {
+ public:
+  explicit Stranger(int fd) {
+    const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(at);
+    auto* const raw = reinterpret_cast<sockaddr*>(&at);
+    EXPECT_EQ(::bind(listener.get(), raw, length), 0);
+    EXPECT_EQ(::listen(listener.get(), 1), 0);
+    EXPECT_EQ(::getsockname(listener.get(), raw, &length), 0);
+    EXPECT_EQ(::connect(sends_.get(), raw, length), 0);
+    const UniqueFd accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    EXPECT_EQ(::dup2(accepted.get(), fd), fd);
+    takes_ = UniqueFd(fd);
+  }
+  // Moves a MiB over it. False if the connection has ended.
+  bool Moves() {
+    std::string some(1 << 16, 'x');
+    for (int i = 0; i < 16; ++i) {
+      const auto size = static_cast<ssize_t>(some.size());
+      if (::send(sends_.get(), some.data(), some.size(), MSG_NOSIGNAL) != size) return false;
+      if (::recv(takes_.get(), some.data(), some.size(), MSG_WAITALL) != size) return false;
+    }
+    return true;
+  }
+
+ private:
+  UniqueFd sends_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  UniqueFd takes_;
+};
+
+// The kernel gives the numbers of closed descriptors to others.
+class ClosedConnectionTest : public ConnectionLimitsTest {
+ protected:
+  // Takes a message whose sender then goes. ZeroMQ has closed the connection when this returns, and the limits have not
+  // looked meanwhile.
+  zmq::message_t TakeOfOneThatGoes() {
+    zmq::message_t id, body;
+    {
+      zmq::context_t context;
+      zmq::socket_t peer(context, zmq::socket_type::dealer);
+      peer.connect(endpoint());
+      peer.send(zmq::message_t(10), zmq::send_flags::none);
+      EXPECT_TRUE(socket_.recv(id) && socket_.recv(body));
+    }
+    const PeerConnection connection(DescriptorOf(body));
+    for (const Deadline patience = Deadline::After(kPatience); connection.IsOpen() && !patience.Passed();) {
+    }
+    EXPECT_FALSE(connection.IsOpen());
+    return body;
+  }
+  static int DescriptorOf(zmq::message_t& frame) { return zmq_msg_get(frame.handle(), ZMQ_SRCFD); }
+};
+
+TEST_F(ClosedConnectionTest, IsNotTakenForTheOneThatHasGotItsDescriptor) {
+  zmq::message_t body = TakeOfOneThatGoes();
+  Stranger stranger(DescriptorOf(body));
+  for (const Deadline enough = Deadline::After(4 * MessageMeter::kLook); !enough.Passed();) {
+    ASSERT_TRUE(stranger.Moves());
+    ASSERT_EQ(limits_->Enforce(), "");
+  }
+  EXPECT_EQ(limits_->size(), 0U);
+}
+
+TEST_F(ClosedConnectionTest, IsNotCutAnyMoreForAMessageThatIsJudgedLate) {
+  zmq::message_t body = TakeOfOneThatGoes();
+  Stranger stranger(DescriptorOf(body));
+  limits_->Heard(body);
+  limits_->ConnectionOf(body).Cut();
+  EXPECT_TRUE(stranger.Moves());
 }
 
 class FewConnectionsTest : public ConnectionLimitsTest {

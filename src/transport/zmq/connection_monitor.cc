@@ -26,9 +26,10 @@ const std::string& ConnectionMonitor::Ended() {
   while (const std::optional<SocketEvents::Event> event = events_.Next()) {
     if (event->number == ZMQ_EVENT_CONNECTED) {
       meter_.emplace(event->value, most_bytes_);
-    } else if (ended_.empty()) {
-      ended_ = Meaning(event->number);
+      continue;
     }
+    meter_.reset();  // its descriptor may be another connection's by now
+    if (ended_.empty()) ended_ = Meaning(event->number);
   }
   return ended_;
 }

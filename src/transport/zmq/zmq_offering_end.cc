@@ -44,19 +44,20 @@ bool Service::ReceiveOne() {
     if (!socket_.recv(extra, zmq::recv_flags::dontwait)) break;
   }
   limits_.Heard(message);
-  const int fd = zmq_msg_get(message.handle(), ZMQ_SRCFD);
+  const PeerConnection connection = limits_.ConnectionOf(message);
   try {
     if (!one_frame) throw Error(ErrorCode::kCorrupt, "a message of several frames");
-    Handle(routing_id.to_string(), fd, {static_cast<const std::byte*>(message.data()), message.size()});
+    Handle(routing_id.to_string(), connection, {static_cast<const std::byte*>(message.data()), message.size()});
   } catch (const Error& error) {
     log::warn("zmq: a receiver breaks the protocol and loses its connection: {}", error.what());
     work_.erase(routing_id.to_string());
-    PeerConnection(fd).Cut();
+    connection.Cut();
   }
   return true;
 }
 
-void Service::Handle(const std::string& routing_id, int fd, std::span<const std::byte> message) {
+void Service::Handle(const std::string& routing_id, const PeerConnection& connection,
+                     std::span<const std::byte> message) {
   bool taken = true;
   switch (DecodeKind(message)) {
     case Kind::kHello:
@@ -67,23 +68,23 @@ void Service::Handle(const std::string& routing_id, int fd, std::span<const std:
       DecodeBare(message);
       taken = Send(routing_id, EncodePong());
       break;
-    case Kind::kRequest: HandleRequest(routing_id, fd, DecodeRequest(message)); break;
+    case Kind::kRequest: HandleRequest(routing_id, connection, DecodeRequest(message)); break;
     default: throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
   }
-  if (!taken) PeerConnection(fd).Cut();
+  if (!taken) connection.Cut();
 }
 
-void Service::HandleRequest(const std::string& routing_id, int fd, const Request& request) {
+void Service::HandleRequest(const std::string& routing_id, const PeerConnection& connection, const Request& request) {
   try {
     if (!work_.contains(routing_id)) {
       if (work_.size() == kMaxPeers) throw Error(ErrorCode::kResourceExhausted, "too many receivers at one time");
-      work_[routing_id].peer = std::make_shared<Peer>(routing_id, PeerConnection(fd));
+      work_[routing_id].peer = std::make_shared<Peer>(routing_id, connection);
     }
     work_.at(routing_id).replies.Push(request, book_, failpoints_.load());
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCorrupt) throw;
     work_.erase(routing_id);
-    if (!Send(routing_id, EncodeRefusal({request.ticket, error.code(), error.what()}))) PeerConnection(fd).Cut();
+    if (!Send(routing_id, EncodeRefusal({request.ticket, error.code(), error.what()}))) connection.Cut();
   }
 }
 

@@ -42,8 +42,8 @@ class Service {
 
   void ReceiveAll();
   bool ReceiveOne();  // false if there was no message
-  void Handle(const std::string& routing_id, int fd, std::span<const std::byte> message);
-  void HandleRequest(const std::string& routing_id, int fd, const Request& request);
+  void Handle(const std::string& routing_id, const PeerConnection& connection, std::span<const std::byte> message);
+  void HandleRequest(const std::string& routing_id, const PeerConnection& connection, const Request& request);
   void FeedAll();
   bool Feed(Work& work);  // false if the peer is gone or was refused
   bool SendPiece(Work& work);
