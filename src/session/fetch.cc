@@ -251,6 +251,14 @@ class Session final : public FetchSession {
     publishers_[publisher]->link().RefuseAnswer(stage, "'subscribed'", answer);
   }
 
+  // How many messages a publisher may have sent while others are waited for: its answer to `subscribe`, and of a
+  // stream every tensor, and the end; of a snapshot digests, and where to take chunks from whenever that changes.
+  std::size_t MostOfSession(std::size_t publisher, const Schedule& schedule) const {
+    constexpr std::size_t kMostChanges = 64;
+    if (mode() == PublishMode::kStream) return 1 + manifests_[publisher].size() + 1;
+    return 1 + schedule.chunks().size() + kMostChanges;
+  }
+
   // The next message of one publisher. Meanwhile the sessions with the others are kept alive.
   wire::Message Expect(std::size_t publisher, const SharedSchedule& shared, Deadline deadline,
                        const std::string& stage) {
@@ -262,9 +270,8 @@ class Session final : public FetchSession {
         publishers_[publisher]->Note(*from);
         continue;
       }
-      // Each may have sent one answer, digests, and where to take chunks from.
       for (std::size_t i = 0; i < publishers_.size(); ++i) {
-        publishers_[i]->link().TakeIn(2 + shared.Of(i).chunks().size(), stage);
+        publishers_[i]->link().TakeIn(MostOfSession(i, shared.Of(i)), stage);
       }
     }
     return link.Expect(deadline, stage);

@@ -7,6 +7,7 @@
 #include <future>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layercast/error.h"
@@ -56,8 +57,10 @@ class RawStream {
   std::uint64_t session_ = 0;
 };
 
-// One of several publishers, which has no tensor.
-Manifest PartOfRun(int rank, int ranks) { return {"run", 3, {}, {rank, ranks}}; }
+// One of several publishers, which has no tensors unless any are given.
+Manifest PartOfRun(int rank, int ranks, std::vector<ManifestEntry> tensors = {}) {
+  return {"run", 3, std::move(tensors), {rank, ranks}};
+}
 
 Manifest OneTensor() { return Manifest::OfSpecs("run", 3, std::vector<TensorSpec>{{"w", DType::kF32, {16, 12}}}); }
 
@@ -115,6 +118,34 @@ TEST_F(RawStreamTest, APublisherThatIsOpenHearsPingsWhileOthersAreOpened) {
   third.TakeHello();
   third.Send(wire::Refused{ErrorCode::kUnavailable, "no more of this"});
   EXPECT_THAT(taken.get(), HasSubstr("no more of this"));
+}
+
+// Another engine's ranks may let it begin, and nothing that this one wants holds it up.
+TEST_F(RawStreamTest, APublisherMaySendItsWholeStreamWhileAnotherHasNotAnswered) {
+  constexpr std::uint32_t kTensors = 9;
+  std::vector<ManifestEntry> tensors;
+  for (std::uint32_t i = 0; i < kTensors; ++i) tensors.push_back({{"w" + std::to_string(i), DType::kF32, {4}}, {}});
+  RawStream first(PartOfRun(0, 2, tensors));
+  RawStream second(PartOfRun(1, 2));
+  auto taken = Take({&second, &first});
+  for (RawStream* publisher : {&second, &first}) {
+    publisher->TakeHello();
+    publisher->Welcome();
+  }
+  first.Begin();
+  for (std::uint32_t i = 0; i < kTensors; ++i) {
+    wire::TensorReady ready;
+    ready.tensor = i;
+    first.Send(ready);
+  }
+  wire::StreamEnd end;
+  end.tensors = kTensors;
+  first.Send(end);
+  first.link.AwaitPing();  // which may have been sent before it had taken in what was sent
+  first.link.AwaitPing();
+  second.Begin();
+  second.Send(wire::StreamEnd{});
+  EXPECT_EQ(taken.get(), "");
 }
 
 TEST_F(RawStreamTest, APublisherForWhichNoDescriptorIsLeftIsNamed) {
