@@ -31,8 +31,7 @@ void ConnectionLimits::Heard(zmq::message_t& frame) {
   if (known != connections_.end()) known->second.meter.EndMessage();
 }
 
-PeerConnection ConnectionLimits::ConnectionOf(zmq::message_t& frame) {
-  TakeEvents();
+PeerConnection ConnectionLimits::ConnectionOf(zmq::message_t& frame) const {
   const auto known = connections_.find(zmq_msg_get(frame.handle(), ZMQ_SRCFD));
   return known == connections_.end() ? PeerConnection() : known->second.meter.connection();
 }

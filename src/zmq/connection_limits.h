@@ -40,9 +40,9 @@ class ConnectionLimits {
   // MessageMeter::kLook. `all_taken`: no message was left to receive. If some may be left, no message is judged until
   // each connection has had its turn, because one that only waits to be taken does have an end.
   std::string Enforce(bool all_taken = true);
-  // The connection by which this frame came, which no longer exists if it has ended. (If the socket's next connection
-  // has got its descriptor by now, it is that one: ZeroMQ tells of a frame only the descriptor.)
-  PeerConnection ConnectionOf(zmq::message_t& frame);
+  // The connection by which a frame came that was Heard, or one that no longer exists. (If the socket's next connection
+  // had got its descriptor by then, it is that one: ZeroMQ tells of a frame only the descriptor.)
+  PeerConnection ConnectionOf(zmq::message_t& frame) const;
   // Connections that were not ended, as far as ZeroMQ has told.
   std::size_t size() const { return connections_.size(); }
 
