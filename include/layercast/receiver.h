@@ -85,9 +85,11 @@ LAYERCAST_PUBLIC ReloadSource FromDummy(std::uint64_t seed = 0);
 
 // Value; the memory resources are borrowed.
 struct ReceiverOptions {
-  std::string engine = "engine";  // the engine's name, in handshakes and errors
-  std::string channel{};          // forces a data channel; a peer without it is an error. Empty: the fastest
-  std::size_t threads = 2;        // for kernels and copies
+  // The engine's name, in handshakes and errors. All its ranks have the same, and no other engine: a publisher begins a
+  // stream when as many ranks of one name have asked for it as the engine has.
+  std::string engine = "engine";
+  std::string channel{};    // forces a data channel; a peer without it is an error. Empty: the fastest
+  std::size_t threads = 2;  // for kernels and copies
   std::uint64_t chunk_bytes = 4U << 20;
   // The most bytes that incomplete layers may hold; 0: no bound. A stream whose order would exceed it fails with
   // kResourceExhausted, naming the layers that hold the memory. A snapshot comes in layer order, and needs the bytes of

@@ -19,6 +19,9 @@ namespace {
 // An engine gives up its staged version if nobody renews the lease for this long.
 constexpr std::chrono::milliseconds kLease{10'000};
 constexpr std::chrono::milliseconds kRenewal{1'000};
+// For what is decided, whatever the reload's deadline says: engines commit, and then read back what they serve. One
+// that is gone is noticed long before.
+constexpr std::chrono::minutes kCommitTime{10};
 
 // Checks that all engines have staged the same version. Thread-safe.
 class StagedVersion {
@@ -66,11 +69,11 @@ class Participant {
 
   EngineOutcome Run(Json params) {
     params["lease_ms"] = kLease.count();
-    EngineOutcome staged = Call("stage_weights", params);
+    EngineOutcome staged = Call("stage_weights", params, together_.deadline);
     Cast(together_.staged, !staged.ok ? staged.error->what() : together_.version.Add(staged_));
     if (!staged.ok) return staged;
     if (!Agreed(together_.staged)) return Cancelled(staged, together_.staged.why());
-    EngineOutcome prepared = Call("prepare_weights", Json::object());
+    EngineOutcome prepared = Call("prepare_weights", Json::object(), together_.deadline);
     Cast(together_.prepared, prepared.ok ? "" : prepared.error->what());
     if (!prepared.ok) return prepared;
     if (!Agreed(together_.prepared)) return Cancelled(staged, together_.prepared.why());
@@ -80,7 +83,7 @@ class Participant {
     }
     Cast(together_.there, "");
     if (!Agreed(together_.there)) return Cancelled(staged, together_.there.why());
-    return Call("commit_weights", Json::object());
+    return Call("commit_weights", Json::object(), Deadline::After(kCommitTime));
   }
 
  private:
@@ -90,11 +93,11 @@ class Participant {
   }
 
   // Returns what goes wrong instead of throwing it: the other participants wait for this one's vote.
-  EngineOutcome Call(const std::string& method, const Json& params) {
+  EngineOutcome Call(const std::string& method, const Json& params, Deadline deadline) {
     EngineOutcome outcome{.endpoint = endpoint_};
     try {
       answered_ = false;
-      const Json answer = client_.Call(method, params, together_.deadline);
+      const Json answer = client_.Call(method, params, deadline);
       answered_ = true;
       outcome = OutcomeFromJson(endpoint_, answer);
       if (!outcome.ok && !outcome.error)
@@ -138,7 +141,7 @@ class Participant {
 
   // The engine says what it serves now. If it does not, it serves what it did when it had staged: nothing is committed.
   EngineOutcome Cancelled(const EngineOutcome& staged, const std::string& why) {
-    EngineOutcome outcome = Call("abort_weights", {{"reason", why}});
+    EngineOutcome outcome = Call("abort_weights", {{"reason", why}}, together_.deadline);
     if (!answered_) {
       outcome.version = outcome.previous = staged.version;
       outcome.report = staged.report;

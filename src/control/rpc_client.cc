@@ -46,10 +46,12 @@ class RpcClient::Impl {
 
   Json Call(const std::string& method, const Json& params, Deadline deadline) {
     if (!connected_) Connect(method, deadline);
+    const std::uint64_t ended = limits_->Ended();
     const std::uint64_t id = ++last_id_;
     Send({{"id", id}, {"method", method}, {"params", params}}, method);
     Clock::time_point last_heard = Clock::now();
     Clock::time_point next_ping = last_heard;
+    bool heard_now = false;
     while (true) {
       if (Clock::now() >= next_ping) {
         Send({{"ping", id}}, method);
@@ -57,11 +59,13 @@ class RpcClient::Impl {
       }
       std::array<zmq::pollitem_t, 1> items = {{{socket_.handle(), 0, ZMQ_POLLIN, 0}}};
       PollSockets(items, deadline.AtMost(MessageMeter::kLook).Remaining());
+      if (limits_->Moved()) last_heard = Clock::now();
+      const bool lost = limits_->Ended() != ended;  // asked before the answer is looked for, which may have come first
       zmq::message_t raw;
       while (socket_.recv(raw, zmq::recv_flags::dontwait)) {
         limits_->Heard(raw);
         last_heard = Clock::now();
-        heard_ = true;
+        heard_ = heard_now = true;
         Json message = ParseShallowJson<Json>(raw.to_string_view());
         if (message.is_discarded()) {
           throw Error(
@@ -72,6 +76,10 @@ class RpcClient::Impl {
       }
       if (const std::string why = limits_->Enforce(); !why.empty()) {
         throw Error(ErrorCode::kCorrupt, peer_ + ", '" + method + "': " + why);
+      }
+      // ZeroMQ connects again, perhaps to a new process, which says pong and knows nothing of the call.
+      if (lost && heard_now) {
+        throw Error(ErrorCode::kUnavailable, peer_ + ": the connection was lost, calling '" + method + "'");
       }
       if (Clock::now() - last_heard >= peer_timeout_) {
         throw Error(ErrorCode::kUnavailable, peer_ + " was silent for " + std::to_string(peer_timeout_.count()) +

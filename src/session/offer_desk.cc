@@ -349,6 +349,7 @@ void OfferDesk::Drop(const SessionKey& key) {
   if (session.walk != nullptr) session.walk->Leave(key);
   if (session.version()->relayed() != nullptr) session.version()->relayed()->Leave(key);
   if (session.tree != nullptr) relays_.Leave(key, *session.tree);
+  if (RanksHere(session).contains(session.hello.rank)) return;  // it was an earlier one, whose end came late
   RefuseWhoWaitsFor(session, "rank " + std::to_string(session.hello.rank) + " of '" + session.hello.engine +
                                  "' has left before the stream began");
 }

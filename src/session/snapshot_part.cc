@@ -144,6 +144,7 @@ void SnapshotPart::TakeSource(const wire::FetchFrom& from) {
     receiver_.Refuse("sent us to '" + from.relay + "', where it serves us itself");
   }
   DropSource();
+  if (done_ == receiver_.schedule().chunks().size()) return;  // it was sent before the publisher heard of that
   if (from.relay.empty()) {
     source_ = std::make_unique<PublisherSource>(receiver_, offer_);
     return;

@@ -36,6 +36,18 @@ PeerConnection ConnectionLimits::ConnectionOf(zmq::message_t& frame) const {
   return known == connections_.end() ? PeerConnection() : known->second.meter.connection();
 }
 
+bool ConnectionLimits::Moved() {
+  TakeEvents();
+  std::uint64_t received = 0;
+  for (const auto& [fd, connection] : connections_) received += connection.meter.connection().BytesReceived();
+  return std::exchange(received_, received) < received;
+}
+
+std::uint64_t ConnectionLimits::Ended() {
+  TakeEvents();
+  return ended_;
+}
+
 std::string ConnectionLimits::Enforce(bool all_taken) {
   TakeEvents();
   if (connections_.size() > options_.most_connections) MakeRoom();
@@ -62,7 +74,10 @@ std::string ConnectionLimits::Enforce(bool all_taken) {
 void ConnectionLimits::TakeEvents() {
   while (const std::optional<SocketEvents::Event> event = events_.Next()) {
     connections_.erase(event->value);
-    if (event->number == ZMQ_EVENT_DISCONNECTED) continue;
+    if (event->number == ZMQ_EVENT_DISCONNECTED) {
+      ++ended_;
+      continue;
+    }
     const MessageMeter meter(event->value, options_.most_bytes, options_.patience);
     connections_.emplace(event->value, Connection{meter, ++last_number_});
   }

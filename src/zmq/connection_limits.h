@@ -45,6 +45,10 @@ class ConnectionLimits {
   PeerConnection ConnectionOf(zmq::message_t& frame) const;
   // Connections that were not ended, as far as ZeroMQ has told.
   std::size_t size() const { return connections_.size(); }
+  // Whether bytes have come since the last call, even if only part of a message; known of TCP alone.
+  bool Moved();
+  // How many connections have ended so far. Whatever came over them can be received by then.
+  std::uint64_t Ended();
 
  private:
   struct Connection {
@@ -60,7 +64,9 @@ class ConnectionLimits {
   const Options options_;
   Connections connections_;
   std::uint64_t last_number_ = 0;
-  std::size_t heard_ = 0;  // messages since the last check
+  std::uint64_t ended_ = 0;
+  std::uint64_t received_ = 0;  // bytes, by the last call of Moved
+  std::size_t heard_ = 0;       // messages since the last check
   std::string complaint_;
 };
 

@@ -1,5 +1,6 @@
 #include "src/zmq/peer_connection.h"
 
+#include <fcntl.h>
 #include <linux/tcp.h>  // glibc's tcp_info lacks tcpi_bytes_received
 #include <netdb.h>
 #include <netinet/in.h>
@@ -8,9 +9,13 @@
 
 #include <algorithm>
 
+#include "src/base/unique_fd.h"
+
 namespace layercast {
 void PeerConnection::Cut() const {
-  if (IsOpen()) ::shutdown(fd_, SHUT_RDWR);
+  const UniqueFd held(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));  // ZeroMQ may close its own after the look at whose it is
+  const int fd = held ? held.get() : fd_;                 // where no descriptor is left
+  if (socket_ != 0 && SocketOf(fd) == socket_) ::shutdown(fd, SHUT_RDWR);
 }
 
 std::string PeerConnection::PeerName() const {

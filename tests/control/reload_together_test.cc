@@ -6,6 +6,7 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "layercast/controller.h"
@@ -185,6 +186,19 @@ TEST(ReloadTogether, AnEngineThatLetsGoWhenTheTimeIsOverIsNotTheFault) {
   EXPECT_EQ(outcomes[0].error->code(), ErrorCode::kCancelled);
   EXPECT_THAT(outcomes[0].error->what(), AllOf(HasSubstr("engine " + gone), Not(HasSubstr("lease"))));
   EXPECT_EQ(outcomes[1].error->code(), ErrorCode::kDeadlineExceeded);
+}
+
+TEST(ReloadTogether, WhatIsDecidedIsWaitedForThoughTheTimeIsOver) {
+  constexpr std::chrono::milliseconds kTimeout{2000};
+  const Deadline over = Deadline::After(kTimeout + std::chrono::milliseconds(200));
+  EngineInSteps slow({}, [&](const std::string& method) {
+    while (method == "commit_weights" && !over.Passed()) std::this_thread::yield();
+  });
+  EngineInSteps other;
+  const auto outcomes =
+      Controller({slow.endpoint(), other.endpoint()})
+          .ReloadWeights({.publisher = "tcp://127.0.0.1:9", .all_or_none = true, .timeout = kTimeout});
+  for (const EngineOutcome& outcome : outcomes) EXPECT_TRUE(outcome.ok) << outcome.error->what();
 }
 
 // It would stage for one of them, and hold that until it has staged for the other.

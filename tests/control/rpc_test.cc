@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <zmq.hpp>
@@ -144,6 +145,30 @@ TEST(Rpc, ALostPeerIsNoticedBeforeTheDeadline) {
   }
 }
 
+// A new process at the same endpoint says pong, and knows nothing of what the one before was asked.
+TEST(Rpc, ACallIsLostWithTheProcessThatWasToAnswerIt) {
+  std::promise<void> asked;
+  std::optional<RpcServer> server;
+  server.emplace("tcp://127.0.0.1:0", false,
+                 [&](const std::string&, const Json&, const RpcReply&) { asked.set_value(); });
+  const std::string endpoint = server->endpoint();
+  std::thread restarting([&] {
+    asked.get_future().wait();
+    server.reset();
+    server.emplace(endpoint, false, Echo);
+  });
+  RpcClient client("engine", endpoint);
+  try {
+    client.Call("reload", Json::object(), Soon());
+    ADD_FAILURE() << "nobody has answered";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+    EXPECT_EQ(error.what(), "engine " + endpoint + ": the connection was lost, calling 'reload'");
+  }
+  restarting.join();
+  EXPECT_EQ(client.Call("echo", {{"of the", "new one"}}, Soon())["of the"], "new one");
+}
+
 // A publisher's endpoint where an engine's is expected: nobody waits for the deadline.
 TEST(Rpc, APeerThatSpeaksSomethingElseIsNamedAtItsFirstAnswer) {
   zmq::context_t context(1);
@@ -217,6 +242,16 @@ TEST(Rpc, AnAnswerWithoutAnEndEndsTheCall) {
   RpcClient client("engine", listener.endpoint());
   EXPECT_THAT([&] { client.Call("status", Json::object(), Soon()); },
               ThrowsMessage<Error>(HasSubstr("engine " + listener.endpoint() + ", 'status': a message has not ended")));
+}
+
+// No pong comes before the answer has.
+TEST(Rpc, AnAnswerThatTakesLongerThanAPeerMayBeSilentIsWaitedFor) {
+  const testing::RawZmtpServer::Listener listener;
+  const auto answered = std::async(std::launch::async, [&] {
+    testing::RawZmtpServer(listener).SendSlowly(R"({"id": 1, "result": 5})", 5);  // one for each ping
+  });
+  RpcClient client("engine", listener.endpoint(), milliseconds(1200));
+  EXPECT_EQ(client.Call("status", Json::object(), Soon()), 5);
 }
 
 TEST(Rpc, GarbageIsAnsweredWithAnError) {

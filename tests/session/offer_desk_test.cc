@@ -233,6 +233,22 @@ TEST_F(DeskOfAStreamTest, RanksThatWaitForOneThatLeavesAreToldSo) {
                                                Pair("rank 1", HasSubstr("has left before the stream began"))));
 }
 
+// A rank may open a session to stage and another one to write, each by a connection of its own.
+TEST_F(DeskOfAStreamTest, ARankThatEndsItsEarlierSessionLateHasNotLeft) {
+  const auto desk = MakeStreamDesk(std::chrono::hours(1));
+  for (const std::uint32_t rank : {0, 1, 2}) Greet(*desk, rank);
+  const SessionKey earlier{"rank 2, while it staged", 1};
+  wire::Hello hello;
+  hello.engine = "engine";
+  hello.attempt = 1;
+  hello.rank = 2;
+  hello.ranks = 3;
+  desk->Take(earlier, hello);
+  Ask(*desk, 0);
+  desk->Take(earlier, wire::Bye{});
+  EXPECT_THAT(Refusals(), IsEmpty());
+}
+
 TEST_F(DeskOfAStreamTest, RanksDoNotWaitForeverForOneThatNeverComes) {
   const auto desk = MakeStreamDesk(std::chrono::milliseconds(0));
   Greet(*desk, 0);

@@ -114,6 +114,16 @@ TEST(PublisherLinkAlone, AMessageWithoutAnEndIsRefused) {
   EXPECT_THAT(ErrorOf([&] { link.Expect(Soon(), "waiting"); }), HasSubstr("waiting: a message has not ended within"));
 }
 
+TEST(PublisherLinkAlone, APublisherWhoseMessageIsStillOnItsWayIsNotSilent) {
+  const RawZmtpServer::Listener listener;
+  const auto said = std::async(std::launch::async, [&] {
+    RawZmtpServer(listener).SendSlowly("it is no frame of ours",
+                                       5);  // no pong comes before it, and a byte for each ping
+  });
+  PublisherLink link({"publisher", listener.endpoint()}, std::chrono::milliseconds(1200));
+  EXPECT_THAT(ErrorOf([&] { link.Expect(Soon(), "waiting"); }), HasSubstr("frame: "));
+}
+
 TEST_F(PublisherLinkTest, ASubscriptionThatIsTooLargeIsNamed) {
   wire::Subscribe subscribe;
   subscribe.schedule.resize(wire::kMaxAskBytes);

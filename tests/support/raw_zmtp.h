@@ -56,6 +56,17 @@ class RawZmtp {
     Send(frame + std::string(sent, 'x'));
   }
 
+  // Sends a message of one frame, and its last bytes one for each thing that the peer says.
+  void SendSlowly(const std::string& body, std::size_t last) {
+    const std::string frame = Frame(0, body);
+    Send(frame.substr(0, frame.size() - last));
+    for (const char byte : frame.substr(frame.size() - last)) {
+      char said[4096];
+      EXPECT_GT(ReceiveSome(said, sizeof(said)), 0);
+      Send({byte});
+    }
+  }
+
   // How many bytes the peer had sent by the time that it ended the connection.
   std::size_t ReadToTheEnd() {
     std::string some(1 << 20, '\0');

@@ -110,7 +110,9 @@ void ShmFetchingEnd::ExpectThere() {
   Message message;
   switch (ReceiveMessage(socket_, message)) {
     case Received::kNothing: return;
-    case Received::kEnd: throw Error(ErrorCode::kUnavailable, "the publisher is gone");
+    case Received::kEnd:
+      cache_->DropAll(address_);  // what was mapped after ProcessWatch had told of its end
+      throw Error(ErrorCode::kUnavailable, "the publisher is gone");
     default: throw Error(ErrorCode::kCorrupt, "a message that nobody asked for");
   }
 }

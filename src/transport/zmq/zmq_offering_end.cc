@@ -58,20 +58,20 @@ bool Service::ReceiveOne() {
 
 void Service::Handle(const std::string& routing_id, const PeerConnection& connection,
                      std::span<const std::byte> message) {
-  bool taken = true;
+  Sent sent = Sent::kTaken;
   switch (DecodeKind(message)) {
     case Kind::kHello:
       if (DecodeHello(message) == 0) throw Error(ErrorCode::kCorrupt, "HELLO: version 0");
-      taken = Send(routing_id, EncodeWelcome());
+      sent = Send(routing_id, EncodeWelcome());
       break;
     case Kind::kPing:
       DecodeBare(message);
-      taken = Send(routing_id, EncodePong());
+      sent = Send(routing_id, EncodePong());
       break;
     case Kind::kRequest: HandleRequest(routing_id, connection, DecodeRequest(message)); break;
     default: throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
   }
-  if (!taken) connection.Cut();
+  if (sent == Sent::kNotTaken) connection.Cut();
 }
 
 void Service::HandleRequest(const std::string& routing_id, const PeerConnection& connection, const Request& request) {
@@ -84,7 +84,8 @@ void Service::HandleRequest(const std::string& routing_id, const PeerConnection&
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCorrupt) throw;
     work_.erase(routing_id);
-    if (!Send(routing_id, EncodeRefusal({request.ticket, error.code(), error.what()}))) connection.Cut();
+    const Sent sent = Send(routing_id, EncodeRefusal({request.ticket, error.code(), error.what()}));
+    if (sent == Sent::kNotTaken) connection.Cut();
   }
 }
 
@@ -122,23 +123,26 @@ bool Service::SendPiece(Work& work) {
   zmq::message_t body(const_cast<std::byte*>(data.data()), data.size(), PiecePool::EndFrame, piece);
   PiecePool::HandOver(*piece);
   // Frames that ZeroMQ does not take give themselves back (EndFrame) when they go out of scope.
-  if (SendFrame(routing_id, true) && SendFrame(header, true) && SendFrame(body, false)) return true;
-  work.peer->connection.Cut();
-  return false;
+  Sent sent = SendFrame(routing_id, true);
+  if (sent == Sent::kTaken) sent = SendFrame(header, true);
+  if (sent == Sent::kTaken) sent = SendFrame(body, false);
+  if (sent == Sent::kNotTaken) work.peer->connection.Cut();
+  return sent == Sent::kTaken;
 }
 
-bool Service::Send(const std::string& routing_id, std::vector<std::byte> message) {
+Service::Sent Service::Send(const std::string& routing_id, std::vector<std::byte> message) {
   zmq::message_t to(routing_id);
   zmq::message_t frame(message.data(), message.size());
-  return SendFrame(to, true) && SendFrame(frame, false);
+  const Sent sent = SendFrame(to, true);
+  return sent == Sent::kTaken ? SendFrame(frame, false) : sent;
 }
 
-bool Service::SendFrame(zmq::message_t& frame, bool more) {
+Service::Sent Service::SendFrame(zmq::message_t& frame, bool more) {
   try {
     const auto flags = more ? zmq::send_flags::dontwait | zmq::send_flags::sndmore : zmq::send_flags::dontwait;
-    return socket_.send(frame, flags).has_value();
+    return socket_.send(frame, flags) ? Sent::kTaken : Sent::kNotTaken;
   } catch (const zmq::error_t& error) {
-    if (error.num() == EHOSTUNREACH) return false;  // the peer is gone
+    if (error.num() == EHOSTUNREACH) return Sent::kGone;
     throw;
   }
 }

@@ -47,9 +47,11 @@ class Service {
   void FeedAll();
   bool Feed(Work& work);  // false if the peer is gone or was refused
   bool SendPiece(Work& work);
-  // Sends a small message. False if the peer is gone or takes nothing.
-  bool Send(const std::string& routing_id, std::vector<std::byte> message);
-  bool SendFrame(zmq::message_t& frame, bool more);
+  // A peer that is gone is let go of. One that takes nothing is cut.
+  enum class Sent { kTaken, kNotTaken, kGone };
+  // Sends a small message.
+  Sent Send(const std::string& routing_id, std::vector<std::byte> message);
+  Sent SendFrame(zmq::message_t& frame, bool more);
 
   zmq::socket_t socket_;
   ConnectionLimits& limits_;  // watches the socket
