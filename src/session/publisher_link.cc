@@ -122,8 +122,8 @@ void PublisherLink::KeepAlive(const std::string& stage) {
     throw Error(ErrorCode::kCorrupt, peer_.text() + ", " + stage + ": " + why);
   }
   const auto now = Deadline::Clock::now();
-  if (limits_->Moved()) last_heard_ = now;  // a large message is on its way, behind which pongs wait
   if (now - last_ping_ >= kPingInterval) {
+    if (limits_->Moved()) last_heard_ = now;  // a large message may be on its way, behind which pongs wait
     // Only a ping that went out and was never answered is silence. If this end itself paused for long, it is not.
     if (now - last_ping_ > 2 * kPingInterval) last_heard_ = now;
     last_ping_ = now;

@@ -204,12 +204,15 @@ class DeskOfAStreamTest : public OfferDeskTest {
   }
   static SessionKey KeyOf(std::uint32_t rank) { return {"rank " + std::to_string(rank), 1}; }
   static void Greet(OfferDesk& desk, std::uint32_t rank, std::uint32_t ranks = 3) {
+    Greet(desk, KeyOf(rank), rank, ranks);
+  }
+  static void Greet(OfferDesk& desk, const SessionKey& key, std::uint32_t rank, std::uint32_t ranks) {
     wire::Hello hello;
     hello.engine = "engine";
     hello.attempt = 1;
     hello.rank = rank;
     hello.ranks = ranks;
-    ASSERT_TRUE(std::holds_alternative<wire::Welcome>(desk.Take(KeyOf(rank), hello).at(0)));
+    ASSERT_TRUE(std::holds_alternative<wire::Welcome>(desk.Take(key, hello).at(0)));
   }
   static void Ask(OfferDesk& desk, std::uint32_t rank, const Schedule& schedule = SomeSchedule(true)) {
     wire::Subscribe subscribe;
@@ -238,12 +241,7 @@ TEST_F(DeskOfAStreamTest, ARankThatEndsItsEarlierSessionLateHasNotLeft) {
   const auto desk = MakeStreamDesk(std::chrono::hours(1));
   for (const std::uint32_t rank : {0, 1, 2}) Greet(*desk, rank);
   const SessionKey earlier{"rank 2, while it staged", 1};
-  wire::Hello hello;
-  hello.engine = "engine";
-  hello.attempt = 1;
-  hello.rank = 2;
-  hello.ranks = 3;
-  desk->Take(earlier, hello);
+  Greet(*desk, earlier, 2, 3);
   Ask(*desk, 0);
   desk->Take(earlier, wire::Bye{});
   EXPECT_THAT(Refusals(), IsEmpty());
