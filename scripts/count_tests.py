@@ -1,4 +1,5 @@
-"""Counts test cases in ctest's logs (googletest and pytest cases; any other program is one case) for scripts/test.
+"""Counts test cases in ctest's logs (googletest and pytest cases; any other program is one case) for scripts/test, and
+says again what failed, at the end, where it is looked for.
 
     count_tests.py [--skips-only-for FILE] NAME=LOG...
 
@@ -13,8 +14,10 @@ import sys
 GTEST_RAN = re.compile(r"^\[==========\] (\d+) tests? from .* ran\.", re.M)
 GTEST_COUNTS = {word: re.compile(rf"^\[  {word} \] (\d+) tests?", re.M) for word in ("PASSED ", "FAILED ", "SKIPPED")}
 GTEST_SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*)$", re.M)
+GTEST_FAILED_CASE = re.compile(r"^\[ RUN      \] (\S+)\n(?:(?!\[ RUN      \]).*\n)*?\[  FAILED  \] \1.*\n", re.M)
 PYTEST_SKIP = re.compile(r"^SKIPPED \[(\d+)\] [^:]+:(?:\d+:)? (.*)$", re.M)  # with -rs
 PYTEST_ENDS = re.compile(r"^=* ?((?:\d+ \w+(?:, )?)+) in [\d.]+s", re.M)
+MOST_LINES_OF_A_FAILURE = 100
 
 
 def last(pattern, text):
@@ -47,9 +50,15 @@ def reasons_of(output, skipped):
     return reasons + (skipped - len(reasons)) * ["it did not say why"]
 
 
+def what_failed(output):
+    """What one ctest entry that failed said of it: its failed cases, or else its last words (as of a sanitizer)."""
+    cases = "".join(match.group(0) for match in GTEST_FAILED_CASE.finditer(output))
+    return "\n".join((cases or output).splitlines()[-MOST_LINES_OF_A_FAILURE:])
+
+
 def count_log(path):
-    """The totals, and why cases were skipped: pairs of a ctest entry's name and a reason."""
-    totals, skips = [0, 0, 0], []
+    """The totals, why cases were skipped (pairs of a ctest entry's name and a reason), and the same of what failed."""
+    totals, skips, failures = [0, 0, 0], [], []
     with open(path, errors="replace") as log:
         entries = re.split(r"^\d+/\d+ Testing: ", log.read(), flags=re.M)[1:]
     for entry in entries:
@@ -57,7 +66,9 @@ def count_log(path):
         counts = count_program(entry, succeeded)
         totals = [total + count for total, count in zip(totals, counts)]
         skips += [(entry.split()[0], reason) for reason in reasons_of(entry, counts[2])]
-    return totals, skips
+        if not succeeded:
+            failures.append((entry.split()[0], what_failed(entry)))
+    return totals, skips, failures
 
 
 def read_allowed(path):
@@ -70,17 +81,20 @@ def main():
     parser.add_argument("--skips-only-for", metavar="FILE")
     parser.add_argument("logs", nargs="+", metavar="NAME=LOG")
     arguments = parser.parse_args()
-    totals, refused = [0, 0, 0], []
+    totals, refused, failures = [0, 0, 0], [], []
     allowed = read_allowed(arguments.skips_only_for) if arguments.skips_only_for else [re.compile("")]
     for argument in arguments.logs:
         name, _, path = argument.partition("=")
         try:
-            counts, skips = count_log(path)
+            counts, skips, failed = count_log(path)
         except FileNotFoundError:
-            counts, skips = [0, 1, 0], []
+            counts, skips, failed = [0, 1, 0], [], []
         print(f"{name:<20} {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped")
         totals = [total + count for total, count in zip(totals, counts)]
         refused += [f"{name} {entry}: {why}" for entry, why in skips if not any(reason.search(why) for reason in allowed)]
+        failures += [f"==== {name} {entry} failed:\n{why}" for entry, why in failed]
+    for failure in failures:
+        print(failure)
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
     for line in sorted(set(refused)):
         print(f"skipped, and may not be: {line}", file=sys.stderr)

@@ -9,6 +9,8 @@
 #include <functional>
 #include <future>
 #include <thread>
+#include <utility>
+#include <vector>
 #include <zmq.hpp>
 
 #include "layercast/error.h"
@@ -206,27 +208,33 @@ void ExpectRefused(ErrorCode code, const std::vector<FakePublisher::Frames>& ans
 }
 
 TEST(ZmqReceiver, RefusesPiecesThatItDidNotAskFor) {
-  const auto piece = [](const PieceHeader& header, std::size_t bytes) {
-    return FakePublisher::Frames{EncodePieceHeader(header), Bytes(bytes)};
+  const auto expect_refused = [](const std::vector<std::pair<PieceHeader, std::size_t>>& pieces) {
+    std::vector<FakePublisher::Frames> answers;
+    for (const auto& [header, bytes] : pieces) {
+      answers.push_back({EncodePieceHeader(header)});
+      answers.push_back({Bytes(bytes)});
+    }
+    ExpectRefused(ErrorCode::kCorrupt, answers);
   };
-  ExpectRefused(ErrorCode::kCorrupt, {piece({8, 0, 100}, 100)});                        // another ticket
-  ExpectRefused(ErrorCode::kCorrupt, {piece({7, 0, 101}, 101)});                        // more than was asked for
-  ExpectRefused(ErrorCode::kCorrupt, {piece({7, 50, 50}, 50)});                         // not the first
-  ExpectRefused(ErrorCode::kCorrupt, {piece({7, 0, 60}, 60), piece({7, 60, 41}, 41)});  // past the end
-  ExpectRefused(ErrorCode::kCorrupt, {piece({7, 0, 60}, 60), piece({7, 0, 60}, 60)});   // twice
-  ExpectRefused(ErrorCode::kCorrupt, {piece({7, 0, 100}, 99)});                         // not what the header says
-  ExpectRefused(ErrorCode::kCorrupt, {piece({7, ~std::uint64_t{0}, 1}, 1)});
+  expect_refused({{{8, 0, 100}, 100}});                   // another ticket
+  expect_refused({{{7, 0, 101}, 101}});                   // more than was asked for
+  expect_refused({{{7, 50, 50}, 50}});                    // not the first
+  expect_refused({{{7, 0, 60}, 60}, {{7, 60, 41}, 41}});  // past the end
+  expect_refused({{{7, 0, 60}, 60}, {{7, 0, 60}, 60}});   // twice
+  expect_refused({{{7, 0, 100}, 99}});                    // not what the header says
+  expect_refused({{{7, ~std::uint64_t{0}, 1}, 1}});
 }
 
 TEST(ZmqReceiver, RefusesMessagesThatDoNotRead) {
   ExpectRefused(ErrorCode::kCorrupt, {{Bytes{}}});
   ExpectRefused(ErrorCode::kCorrupt, {{Of({77})}});
-  ExpectRefused(ErrorCode::kCorrupt, {{EncodePieceHeader({7, 0, 100})}});                       // no data
-  ExpectRefused(ErrorCode::kCorrupt, {{EncodePong(), Bytes(10)}});                              // a frame too many
-  ExpectRefused(ErrorCode::kCorrupt, {{EncodePieceHeader({7, 0, 50}), Bytes(50), Bytes(50)}});  // here too
-  ExpectRefused(ErrorCode::kCorrupt, {{Of({132, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0})}});           // no such code
+  ExpectRefused(ErrorCode::kCorrupt, {{EncodePieceHeader({7, 0, 100})}, {EncodePong()}});         // no data
+  ExpectRefused(ErrorCode::kCorrupt, {{EncodePong(), Bytes(10)}});                                // a frame too many
+  ExpectRefused(ErrorCode::kCorrupt, {{EncodePieceHeader({7, 0, 50}), Bytes(50)}});               // here too
+  ExpectRefused(ErrorCode::kCorrupt, {{EncodePieceHeader({7, 0, 50})}, {Bytes(50), Bytes(50)}});  // and here
+  ExpectRefused(ErrorCode::kCorrupt, {{Of({132, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0})}});             // no such code
   ExpectRefused(ErrorCode::kUnavailable,
-                {{EncodePieceHeader({7, 0, 100}), Bytes(std::size_t{3} << 20)}});  // too long: cut
+                {{EncodePieceHeader({7, 0, 100})}, {Bytes(std::size_t{3} << 20)}});  // too long: cut
 }
 
 TEST(ZmqReceiver, CutsAPublisherWhoseMessageHasNoEnd) {

@@ -11,8 +11,8 @@
 namespace layercast::zmq_channel {
 
 constexpr std::uint16_t kVersion = 1;
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;    // for longer messages the receiver faults in fresh memory
-constexpr std::size_t kMostFrameBytes = kPieceBytes + 4096;  // no frame from a publisher is longer
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // for longer messages the receiver faults in fresh memory
+constexpr std::size_t kMostMessageBytes = kPieceBytes + 4096;  // no message from a publisher is longer
 
 struct PieceHeader {
   std::uint64_t ticket = 0;

@@ -36,17 +36,16 @@ Piece* PiecePool::Begin(const std::shared_ptr<Offered>& offered, const std::shar
   piece->pool = this;
   piece->offered = offered;
   piece->peer = peer;
-  piece->frames = 2;
   ++peer->pieces_under_way;
   return piece;
 }
 
 void PiecePool::HandOver(Piece& piece) { GiveAway(piece); }
 
-void PiecePool::EndFrame(void* /*data*/, void* piece) {
+void PiecePool::End(void* /*data*/, void* piece) {
   auto& ended = *static_cast<Piece*>(piece);
   TakeBack(ended);
-  if (--ended.frames == 0) ended.pool->End(ended);
+  ended.pool->Recycle(ended);
 }
 
 void PiecePool::Cut(const std::shared_ptr<Offered>& offered) {
@@ -56,7 +55,7 @@ void PiecePool::Cut(const std::shared_ptr<Offered>& offered) {
   }
 }
 
-void PiecePool::End(Piece& piece) {
+void PiecePool::Recycle(Piece& piece) {
   std::shared_ptr<Offered> offered;
   {
     const std::lock_guard lock(mutex_);

@@ -2,7 +2,6 @@
 // Part of ZmqOfferingEnd.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -17,14 +16,12 @@ namespace layercast::zmq_channel {
 
 class PiecePool;
 
-// A piece on its way. Between HandOver and the end of both its frames it belongs to ZeroMQ's threads.
+// The bytes of a piece on their way. Between HandOver and End they belong to ZeroMQ's threads.
 struct Piece {
   PiecePool* pool = nullptr;
   std::shared_ptr<Offered> offered;  // second owner: the book
   std::shared_ptr<Peer> peer;        // second owner: the service thread
-  std::vector<std::byte> header;
   Buffer gathered;  // kPieceBytes long, for pieces that are gathered; untouched before the first of them
-  std::atomic<int> frames{0};
 };
 
 // Resource; thread-safe.
@@ -34,16 +31,16 @@ class PiecePool {
 
   // A piece to fill. It counts as under way for the offer and the peer from now on. Null if the offer has been removed.
   Piece* Begin(const std::shared_ptr<Offered>& offered, const std::shared_ptr<Peer>& peer);
-  // To be called when the piece is filled, before its two frames are given to ZeroMQ.
+  // To be called when the piece is filled, before its frame is given to ZeroMQ.
   static void HandOver(Piece& piece);
   // The function by which ZeroMQ frees a frame: called, on a thread of ZeroMQ's, when the frame has left. `piece` is a
   // Piece.
-  static void EndFrame(void* data, void* piece);
+  static void End(void* data, void* piece);
   // Cuts the connection of every peer that holds a piece of the offer.
   void Cut(const std::shared_ptr<Offered>& offered);
 
  private:
-  void End(Piece& piece);
+  void Recycle(Piece& piece);
 
   OfferBook& book_;
   const WakeUp& service_;

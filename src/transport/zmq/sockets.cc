@@ -1,6 +1,7 @@
 #include "src/transport/zmq/sockets.h"
 
 #include "src/transport/zmq/messages.h"
+#include "src/transport/zmq/peer.h"
 
 namespace layercast::zmq_channel {
 namespace {
@@ -34,9 +35,9 @@ zmq::socket_t MakeDealer(zmq::context_t& context) {
   socket.set(zmq::sockopt::immediate, true);    // nothing is queued for a connection that is not there
   socket.set(zmq::sockopt::reconnect_ivl, -1);  // another publisher at this address would not know our requests
   socket.set(zmq::sockopt::connect_timeout, kPeerTimeoutMs);
-  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kMostFrameBytes));
-  socket.set(zmq::sockopt::rcvhwm,
-             64);  // more than a publisher has under way for one receiver, so that the connection always drains
+  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kMostMessageBytes));
+  // More than a publisher has under way for one receiver, so that the connection always drains.
+  socket.set(zmq::sockopt::rcvhwm, static_cast<int>(4 * kPiecesUnderWay));
   return socket;
 }
 

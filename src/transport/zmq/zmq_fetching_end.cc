@@ -11,8 +11,6 @@
 namespace layercast::zmq_channel {
 namespace {
 
-constexpr std::uint64_t kMostMessageBytes = 2 * kMostFrameBytes;  // a header and a piece
-
 std::span<const std::byte> BytesOf(const zmq::message_t& message) {
   return {static_cast<const std::byte*>(message.data()), message.size()};
 }
@@ -87,18 +85,16 @@ bool ZmqFetchingEnd::Receive() {
   while (!requests_.has_done() && socket_.recv(message, zmq::recv_flags::dontwait)) {
     liveness_.Heard();
     monitor_.EndMessage();
-    zmq::message_t piece;
-    bool whole = !message.more() || socket_.recv(piece, zmq::recv_flags::dontwait).has_value();
-    whole = whole && !piece.more() && message.more() == (DecodeKind(BytesOf(message)) == Kind::kPiece);
-    if (!whole) throw Error(ErrorCode::kCorrupt, "a message with a wrong number of frames");
-    TakeMessage(BytesOf(message), piece);
+    if (message.more()) throw Error(ErrorCode::kCorrupt, "a message of several frames");
+    TakeMessage(BytesOf(message));
   }
   return requests_.has_done();
 }
 
-void ZmqFetchingEnd::TakeMessage(std::span<const std::byte> message, zmq::message_t& piece) {
+void ZmqFetchingEnd::TakeMessage(std::span<const std::byte> message) {
+  if (const auto header = std::exchange(announced_, std::nullopt)) return TakePiece(*header, message);
   switch (DecodeKind(message)) {
-    case Kind::kPiece: return TakePiece(DecodePieceHeader(message), BytesOf(piece));
+    case Kind::kPiece: announced_ = DecodePieceHeader(message); return;
     case Kind::kPong: return DecodeBare(message);
     case Kind::kWelcome:
       if (DecodeWelcome(message) == 0) throw Error(ErrorCode::kUnsupported, "it speaks no version of ours");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 #include <zmq.hpp>
@@ -36,7 +37,7 @@ class ZmqFetchingEnd final : public FetchingEnd {
   void Send(const std::vector<std::byte>& message);
   // Takes the messages that are there; true once a chunk is complete.
   bool Receive();
-  void TakeMessage(std::span<const std::byte> message, zmq::message_t& piece);
+  void TakeMessage(std::span<const std::byte> message);
   void TakePiece(const PieceHeader& header, std::span<const std::byte> bytes);
   // Waits a moment for a message, at most until the deadline. Throws kUnavailable if the publisher is gone or silent.
   void Wait(Deadline deadline);
@@ -49,6 +50,7 @@ class ZmqFetchingEnd final : public FetchingEnd {
   ConnectionMonitor monitor_;
   RequestsUnderWay<Chunk> requests_;
   bool welcomed_ = false;
+  std::optional<PieceHeader> announced_;  // the next message holds this piece's bytes
   Liveness liveness_;
 };
 

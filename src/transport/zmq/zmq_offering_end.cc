@@ -117,24 +117,25 @@ bool Service::SendPiece(Work& work) {
   if (data.empty()) {
     data = piece->gathered.span().first(reply.plan.Gather(piece->gathered.data(), kPieceBytes));
   }
-  piece->header = EncodePieceHeader({reply.ticket, next.offset, static_cast<std::uint32_t>(data.size())});
-  zmq::message_t routing_id(work.peer->routing_id);
-  zmq::message_t header(piece->header.data(), piece->header.size(), PiecePool::EndFrame, piece);
-  zmq::message_t body(const_cast<std::byte*>(data.data()), data.size(), PiecePool::EndFrame, piece);
+  const auto bytes = static_cast<std::uint32_t>(data.size());
+  zmq::message_t body(const_cast<std::byte*>(data.data()), data.size(), PiecePool::End, piece);
   PiecePool::HandOver(*piece);
-  // Frames that ZeroMQ does not take give themselves back (EndFrame) when they go out of scope.
-  Sent sent = SendFrame(routing_id, true);
-  if (sent == Sent::kTaken) sent = SendFrame(header, true);
-  if (sent == Sent::kTaken) sent = SendFrame(body, false);
+  // A frame that ZeroMQ does not take gives itself back (PiecePool::End) when it goes out of scope.
+  Sent sent = Send(work.peer->routing_id, EncodePieceHeader({reply.ticket, next.offset, bytes}));
+  if (sent == Sent::kTaken) sent = Send(work.peer->routing_id, body);
   if (sent == Sent::kNotTaken) work.peer->connection.Cut();
   return sent == Sent::kTaken;
 }
 
-Service::Sent Service::Send(const std::string& routing_id, std::vector<std::byte> message) {
-  zmq::message_t to(routing_id);
+Service::Sent Service::Send(const std::string& routing_id, const std::vector<std::byte>& message) {
   zmq::message_t frame(message.data(), message.size());
+  return Send(routing_id, frame);
+}
+
+Service::Sent Service::Send(const std::string& routing_id, zmq::message_t& message) {
+  zmq::message_t to(routing_id);
   const Sent sent = SendFrame(to, true);
-  return sent == Sent::kTaken ? SendFrame(frame, false) : sent;
+  return sent == Sent::kTaken ? SendFrame(message, false) : sent;
 }
 
 Service::Sent Service::SendFrame(zmq::message_t& frame, bool more) {

@@ -49,8 +49,8 @@ class Service {
   bool SendPiece(Work& work);
   // A peer that is gone is let go of. One that takes nothing is cut.
   enum class Sent { kTaken, kNotTaken, kGone };
-  // Sends a small message.
-  Sent Send(const std::string& routing_id, std::vector<std::byte> message);
+  Sent Send(const std::string& routing_id, const std::vector<std::byte>& message);
+  Sent Send(const std::string& routing_id, zmq::message_t& message);
   Sent SendFrame(zmq::message_t& frame, bool more);
 
   zmq::socket_t socket_;
