@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <exception>
 #include <future>
 #include <map>
@@ -47,6 +48,9 @@ std::int64_t ModelLength(const RankGroupOptions& ranks, const ModelConfig& confi
   if (ranks.max_model_len > 0) return ranks.max_model_len;
   return ranks.on_device ? std::min(own, kMostTokensOnDevice) : own;
 }
+
+// Of the reload that a call is about.
+std::uint64_t TicketFrom(const Json& params) { return params.at("ticket").get<std::uint64_t>(); }
 
 // Checked before any thread is started that a throw would have to end.
 EngineServiceOptions Checked(EngineServiceOptions options) {
@@ -227,14 +231,18 @@ class EngineService::Impl {
     held_.End(reloader_.Reload(params, &held_));
   }
 
-  void PrepareWeights(const Json& /*params*/, const RpcReply& reply) { held_.Say(HeldReload::Word::kPrepare, reply); }
-  void CommitWeights(const Json& /*params*/, const RpcReply& reply) { held_.Say(HeldReload::Word::kCommit, reply); }
+  void PrepareWeights(const Json& params, const RpcReply& reply) {
+    held_.Say(HeldReload::Word::kPrepare, TicketFrom(params), reply);
+  }
+  void CommitWeights(const Json& params, const RpcReply& reply) {
+    held_.Say(HeldReload::Word::kCommit, TicketFrom(params), reply);
+  }
   void AbortWeights(const Json& params, const RpcReply& reply) {
-    held_.Say(HeldReload::Word::kAbort, reply, params.value("reason", ""));
+    held_.Say(HeldReload::Word::kAbort, TicketFrom(params), reply, params.value("reason", ""));
   }
 
-  void HoldWeights(const Json& /*params*/, const RpcReply& reply) {
-    held_.Renew();
+  void HoldWeights(const Json& params, const RpcReply& reply) {
+    held_.Renew(TicketFrom(params));
     reply.Result(Json::object());
   }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/random_id.h"
 
 namespace layercast {
 namespace {
@@ -19,13 +20,13 @@ std::string CallOf(HeldReload::Word word) {
 
 }  // namespace
 
-void HeldReload::Say(Word word, const RpcReply& reply, const std::string& reason) {
+void HeldReload::Say(Word word, std::uint64_t ticket, const RpcReply& reply, const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (!awaited_ || said_) {
     throw Error(ErrorCode::kFailedPrecondition,
                 CallOf(word) + ": no version is held: expected stage_weights first, and its answer");
   }
-  ExpectLease(CallOf(word));
+  ExpectHeld(CallOf(word), ticket);
   if (word != Word::kAbort && word != *awaited_) {
     throw Error(ErrorCode::kFailedPrecondition,
                 CallOf(word) + ": expected " + CallOf(*awaited_) + " or " + CallOf(Word::kAbort));
@@ -36,16 +37,21 @@ void HeldReload::Say(Word word, const RpcReply& reply, const std::string& reason
   changed_.notify_all();
 }
 
-void HeldReload::Renew() {
+void HeldReload::Renew(std::uint64_t ticket) {
   const std::lock_guard lock(mutex_);
-  ExpectLease("hold_weights");
+  ExpectHeld("hold_weights", ticket);
   lease_ends_ = Deadline::After(lease_);
 }
 
 // The thread that waits may not have noticed yet: the whole process may have been stopped.
-void HeldReload::ExpectLease(const std::string& call) const {
-  if (awaited_ && !lease_ends_.Passed()) return;
-  throw Error(ErrorCode::kFailedPrecondition, call + ": no version is held: its lease is over");
+void HeldReload::ExpectHeld(const std::string& call, std::uint64_t ticket) const {
+  if (!awaited_ || lease_ends_.Passed()) {
+    throw Error(ErrorCode::kFailedPrecondition, call + ": no version is held: its lease is over");
+  }
+  if (ticket != ticket_) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                call + ": expected the ticket of the version that is held, got one of another stage_weights");
+  }
 }
 
 void HeldReload::Close() {
@@ -56,12 +62,14 @@ void HeldReload::Close() {
 
 void HeldReload::Begin(std::chrono::milliseconds lease, const RpcReply& asked) {
   const std::lock_guard lock(mutex_);
+  ticket_ = RandomId();
   lease_ = lease;
   asked_ = asked;
 }
 
 void HeldReload::Await(Word next, Json answer, Deadline deadline) {
   std::unique_lock lock(mutex_);
+  answer["ticket"] = ticket_;
   Answer(std::move(answer));
   lease_ends_ = Deadline::After(lease_);
   awaited_ = next;

@@ -1,5 +1,7 @@
 #include "engine_side/server/rank_process.h"
 
+#include <unistd.h>
+
 #include <map>
 #include <memory>
 #include <mutex>
@@ -192,8 +194,15 @@ class RankProcess {
     } catch (const Error& error) {
       answer["error"] = ErrorToJson(error);
     }
-    answer["report"] = Json::parse(receiver_->report().ToJson());
+    answer["report"] = Report();
     return answer;
+  }
+
+  // With this process's id, whose the buffers are that the report's digest is of.
+  Json Report() const {
+    Json report = Json::parse(receiver_->report().ToJson());
+    report["pid"] = ::getpid();
+    return report;
   }
 
   Json Cancel(const Json& params) {
@@ -244,12 +253,13 @@ class RankProcess {
 
   Json Verify(const Json& /*params*/) {
     receiver_->VerifyServed();
-    return Json::parse(receiver_->report().ToJson());
+    return Report();
   }
 
   Json Digests(const Json& /*params*/) {
     return {{"served_digest", receiver_->captured().ServedDigest().ToHex()},
-            {"buffers_digest", receiver_->captured().TableDigest().ToHex()}};
+            {"buffers_digest", receiver_->captured().TableDigest().ToHex()},
+            {"pid", ::getpid()}};
   }
 
   Json Export(const Json& params) {

@@ -98,16 +98,14 @@ void ExpectOneVersion(RankReports& outcome, bool own_versions) {
 Json WithLater(const Json& staged, const Json& later) {
   if (later.at("layers") != 0 || staged.at("layers") == 0) return later;
   Json report = staged;
-  for (const char* of_now : {"served_digest", "buffers_digest"}) report[of_now] = later.at(of_now);
+  for (const char* of_now : {"served_digest", "buffers_digest", "pid"}) report[of_now] = later.at(of_now);
   MergeStages(later.at("stage_ms"), report["stage_ms"]);
   return report;
 }
 
 Json MergeReports(const std::vector<Json>& reports) {
   Json merged = reports.front();
-  merged.erase("served_digest");
-  merged.erase("buffers_digest");
-  merged.erase("rank");
+  for (const char* of_one : {"served_digest", "buffers_digest", "pid", "rank"}) merged.erase(of_one);
   merged["channel"] = MergeChannels(reports);
   merged["out_of_order"] = Json::array();
   merged["publishers"] = Json::array();

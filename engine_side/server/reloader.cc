@@ -223,11 +223,10 @@ void Reloader::ReadBack(Deadline deadline) {
 
 // What reports_ say of each rank, for the status.
 Json Reloader::RankDigests() const {
-  const std::vector<int> pids = ranks_.pids();
   Json digests = Json::array();
   for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
     digests.push_back({{"rank", rank},
-                       {"pid", pids[rank]},
+                       {"pid", reports_[rank].at("pid")},
                        {"bytes", reports_[rank]["bytes"]},
                        {"served_digest", reports_[rank]["served_digest"]},
                        {"buffers_digest", reports_[rank]["buffers_digest"]}});

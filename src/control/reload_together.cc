@@ -1,5 +1,6 @@
 #include "src/control/reload_together.h"
 
+#include <cstdint>
 #include <future>
 #include <map>
 #include <mutex>
@@ -73,7 +74,7 @@ class Participant {
     Cast(together_.staged, !staged.ok ? staged.error->what() : together_.version.Add(staged_));
     if (!staged.ok) return staged;
     if (!Agreed(together_.staged)) return Cancelled(staged, together_.staged.why());
-    EngineOutcome prepared = Call("prepare_weights", Json::object(), together_.deadline);
+    EngineOutcome prepared = Call("prepare_weights", Held(), together_.deadline);
     Cast(together_.prepared, prepared.ok ? "" : prepared.error->what());
     if (!prepared.ok) return prepared;
     if (!Agreed(together_.prepared)) return Cancelled(staged, together_.prepared.why());
@@ -83,7 +84,7 @@ class Participant {
     }
     Cast(together_.there, "");
     if (!Agreed(together_.there)) return Cancelled(staged, together_.there.why());
-    return Call("commit_weights", Json::object(), Deadline::After(kCommitTime));
+    return Call("commit_weights", Held(), Deadline::After(kCommitTime));
   }
 
  private:
@@ -91,6 +92,9 @@ class Participant {
     if (fault.empty()) return vote.Yes();
     vote.No(NamingEngine(endpoint_, fault));
   }
+
+  // The params of a call that is about what this participant has staged.
+  Json Held() const { return {{"ticket", ticket_}}; }
 
   // Returns what goes wrong instead of throwing it: the other participants wait for this one's vote.
   EngineOutcome Call(const std::string& method, const Json& params, Deadline deadline) {
@@ -103,6 +107,7 @@ class Participant {
       if (!outcome.ok && !outcome.error)
         outcome.error.emplace(ErrorCode::kCorrupt, method + " failed without an error");
       if (answer.contains("staged")) staged_ = VersionFromJson(answer["staged"]);
+      if (answer.contains("ticket")) ticket_ = answer["ticket"].get<std::uint64_t>();
     } catch (const Error& error) {
       outcome.ok = false;
       outcome.error = error;
@@ -132,7 +137,7 @@ class Participant {
   // Renews the lease. Empty: the engine holds its version; else what is wrong.
   std::optional<Error> Hold() {
     try {
-      client_.Call("hold_weights", Json::object(), together_.deadline);
+      client_.Call("hold_weights", Held(), together_.deadline);
       return std::nullopt;
     } catch (const std::exception& error) {  // also what an unreadable answer throws
       return ErrorOfCall(error);
@@ -141,7 +146,9 @@ class Participant {
 
   // The engine says what it serves now. If it does not, it serves what it did when it had staged: nothing is committed.
   EngineOutcome Cancelled(const EngineOutcome& staged, const std::string& why) {
-    EngineOutcome outcome = Call("abort_weights", {{"reason", why}}, together_.deadline);
+    Json params = Held();
+    params["reason"] = why;
+    EngineOutcome outcome = Call("abort_weights", params, together_.deadline);
     if (!answered_) {
       outcome.version = outcome.previous = staged.version;
       outcome.report = staged.report;
@@ -156,6 +163,7 @@ class Participant {
   RpcClient client_;
   bool answered_ = false;  // the last call was
   Version staged_;
+  std::uint64_t ticket_ = 0;
 };
 
 // A malformed endpoint is returned as it is; it becomes the outcome of that engine alone later.

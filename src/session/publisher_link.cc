@@ -1,11 +1,11 @@
 #include "src/session/publisher_link.h"
 
 #include <array>
-#include <random>
 #include <string_view>
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/random_id.h"
 #include "src/base/stop_check.h"
 #include "src/control/endpoint.h"
 #include "src/session/answer_limits.h"
@@ -19,18 +19,13 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPingInterval{500};
 constexpr int kMostSkipped = 100;  // how many irrelevant frames are skipped before deadlines are checked again
 
-std::uint64_t RandomSession() {
-  std::random_device random;
-  return (static_cast<std::uint64_t>(random()) << 32) | random();
-}
-
 }  // namespace
 
 PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout, std::stop_token stop)
     : peer_(std::move(peer)),
       peer_timeout_(peer_timeout),
       stop_(std::move(stop)),
-      session_(RandomSession()),
+      session_(RandomId()),
       context_(1),
       socket_(context_, zmq::socket_type::dealer),
       last_heard_(Deadline::Clock::now()),

@@ -1,5 +1,6 @@
 #include "src/zmq/peer_ledger.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace layercast {
@@ -31,8 +32,10 @@ std::optional<zmq::message_t> PeerLedger::Charge(const std::string& routing_id, 
   {
     const std::lock_guard lock(mutex_);
     Peer& peer = peers_[routing_id];
-    if (peer.untaken > kMostUntaken) return std::nullopt;
-    peer.untaken += size;
+    const std::uint64_t longest = std::max<std::uint64_t>(size, peer.untaken.empty() ? 0 : *peer.untaken.rbegin());
+    if (peer.untaken_bytes + size - longest > kMostUntaken) return std::nullopt;
+    peer.untaken.insert(size);
+    peer.untaken_bytes += size;
     parcels_.emplace(data, Parcel{std::move(bytes), routing_id});
   }
   return std::make_optional<zmq::message_t>(data, size, Return, this);
@@ -43,7 +46,10 @@ void PeerLedger::Return(void* bytes, void* ledger) {
   std::unordered_map<const void*, Parcel>::node_type taken;  // destroyed after the lock is gone
   const std::lock_guard lock(self.mutex_);
   taken = self.parcels_.extract(bytes);
-  self.peers_.at(taken.mapped().routing_id).untaken -= taken.mapped().bytes.size();
+  const std::uint64_t size = taken.mapped().bytes.size();
+  Peer& peer = self.peers_.at(taken.mapped().routing_id);
+  peer.untaken.erase(peer.untaken.find(size));
+  peer.untaken_bytes -= size;
 }
 
 void PeerLedger::Sweep(std::chrono::milliseconds memory) {
@@ -51,7 +57,7 @@ void PeerLedger::Sweep(std::chrono::milliseconds memory) {
   const std::lock_guard lock(mutex_);
   std::erase_if(peers_, [&](const auto& one) {
     const Peer& peer = one.second;
-    return peer.untaken == 0 && (peer.refused == 0 || now - peer.last_refused > memory);
+    return peer.untaken.empty() && (peer.refused == 0 || now - peer.last_refused > memory);
   });
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -22,7 +23,8 @@ class PeerLedger {
  public:
   // A connection is barred after so many refused messages. A healthy receiver goes away after the first.
   static constexpr int kMostRefused = 16;
-  // A connection may leave so many bytes untaken. Beyond that, no message is sent to it.
+  // A connection may leave so many bytes untaken, and one message more, of whatever length: what follows that while it
+  // is on its way is sent too. Beyond that, no message is sent to it.
   static constexpr std::uint64_t kMostUntaken = 32U << 20;
 
   // `longest_message`: no longer one is sent to anybody. So a connection costs kMostUntaken and one such message.
@@ -45,7 +47,8 @@ class PeerLedger {
   struct Peer {
     int refused = 0;
     Deadline::Clock::time_point last_refused{};
-    std::uint64_t untaken = 0;  // bytes
+    std::multiset<std::uint64_t> untaken;  // the bytes of each message
+    std::uint64_t untaken_bytes = 0;       // of all of them
   };
   struct Parcel {
     std::vector<std::byte> bytes;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <future>
 #include <map>
@@ -26,13 +27,15 @@ using ::testing::Not;
 
 constexpr std::chrono::milliseconds kNoTime{0};
 
+constexpr std::uint64_t kTicket = 0xFEDC'BA98'7654'3210;  // more than a double tells apart
+
 Json VersionOf(int step) {
   return {{"lineage", "run"}, {"step", step}, {"digest", "00112233445566778899aabbccddee0" + std::to_string(step)}};
 }
 
 Json Fine(int step) {
   return {{"ok", true},        {"version", VersionOf(1)}, {"previous", VersionOf(1)}, {"staged", VersionOf(step)},
-          {"report", nullptr}, {"error", nullptr}};
+          {"report", nullptr}, {"error", nullptr},        {"ticket", kTicket}};
 }
 
 Json Failed(const std::string& why) {
@@ -59,8 +62,9 @@ class EngineInSteps {
   }
 
  private:
-  Json Answer(const std::string& method) {
+  Json Answer(const std::string& method, const Json& params) {
     before_(method);
+    EXPECT_TRUE(method == "stage_weights" || params.at("ticket") == kTicket) << method << ": " << params;
     const std::lock_guard lock(mutex_);
     if (method != "hold_weights") told_.push_back(method);
     const auto answer = answers_.find(method);
@@ -74,8 +78,8 @@ class EngineInSteps {
   const std::function<void(const std::string&)> before_;
   std::vector<std::string> told_;  // guarded by mutex_
   RpcServer server_{"tcp://127.0.0.1:0", false,
-                    [this](const std::string& method, const Json& /*params*/, const RpcReply& reply) {
-                      reply.Result(Answer(method));
+                    [this](const std::string& method, const Json& params, const RpcReply& reply) {
+                      reply.Result(Answer(method, params));
                     }};
 };
 

@@ -174,6 +174,29 @@ TEST_F(EngineServiceTest, AReloadFromTheEngineItselfIsRefusedAndSaysWhatIsServed
   }
 }
 
+TEST_F(EngineServiceTest, AReloadInThreeCallsIsWhoseItsTicketIs) {
+  EngineService service(Options());
+  service.LoadModel();
+  RpcClient controller("controller", service.endpoint());
+  const auto call = [&](const std::string& method, const Json& params) {
+    return controller.Call(method, params, Deadline::After(kInTime));
+  };
+  const Json staged = call("stage_weights", {{"load_format", "dummy"}, {"seed", 2}});
+  EXPECT_EQ(staged["ok"], true) << staged;
+  const auto ticket = staged["ticket"].get<std::uint64_t>();
+  for (const char* method : {"hold_weights", "prepare_weights", "commit_weights", "abort_weights"}) {
+    EXPECT_THAT(testing::ErrorOf([&] { call(method, Json::object()); }, ErrorCode::kInvalidArgument),
+                HasSubstr("ticket"));
+    EXPECT_THAT(testing::ErrorOf([&] { call(method, {{"ticket", ticket + 1}}); }, ErrorCode::kFailedPrecondition),
+                HasSubstr("expected the ticket of the version that is held"));
+  }
+  EXPECT_EQ(call("hold_weights", {{"ticket", ticket}}), Json::object());
+  EXPECT_EQ(call("prepare_weights", {{"ticket", ticket}})["ticket"], ticket);
+  const Json committed = call("commit_weights", {{"ticket", ticket}});
+  EXPECT_EQ(committed["version"], staged["staged"]) << committed;
+  EXPECT_NE(committed["version"], staged["version"]);
+}
+
 // What controllers of other engines call: a bracket around updates, each of which is a reload.
 TEST_F(EngineServiceTest, UpdatesInABracketAreReloadsAndNothingElseIsTaken) {
   EngineService service(Options());

@@ -77,6 +77,12 @@ TEST(RankReports, KeptLayersAreThoseOfAllStages) {
             Json({"model.embed_tokens", "model.layers.0-1.mlp", "model.layers.2-3.mlp"}));
 }
 
+Json OfProcess(int pid, const ReloadReport& report) {
+  Json json = Json::parse(report.ToJson());
+  json["pid"] = pid;
+  return json;
+}
+
 // A process that was started between staging and committing has staged bytes, and nothing to tell of them.
 TEST(RankReports, OfAVersionThatAnotherProcessCommitsSayHowItCame) {
   ReloadReport staged = Over("zmq", 2);
@@ -86,14 +92,15 @@ TEST(RankReports, OfAVersionThatAnotherProcessCommitsSayHowItCame) {
   ReloadReport adopted;
   adopted.served_digest = Digest{1, 2};
   adopted.stage_ms = {{"commit", 1}, {"quantize", 0}};
-  const Json whole = WithLater(Json::parse(staged.ToJson()), Json::parse(adopted.ToJson()));
+  const Json whole = WithLater(OfProcess(1, staged), OfProcess(2, adopted));
   EXPECT_EQ(whole.at("channel").at("name"), "zmq");
   EXPECT_EQ(whole.at("bytes"), 5);
   EXPECT_EQ(whole.at("served_digest"), adopted.served_digest.ToHex());
+  EXPECT_EQ(whole.at("pid"), 2) << "whose the buffers are";
   EXPECT_EQ(whole.at("stage_ms"), Json({{"quantize", 7.0}, {"commit", 1.0}}));
   ReloadReport later = staged;
   later.served_digest = Digest{3, 4};
-  EXPECT_EQ(WithLater(Json::parse(staged.ToJson()), Json::parse(later.ToJson())), Json::parse(later.ToJson()));
+  EXPECT_EQ(WithLater(OfProcess(1, staged), OfProcess(1, later)), OfProcess(1, later));
 }
 
 TEST(RankReports, WhatServingCostIsTheMostThatARankWasTold) {

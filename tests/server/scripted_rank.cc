@@ -134,7 +134,9 @@ class ScriptedRank {
     layercast::ReloadReport report;
     report.version.step = step;
     report.served_digest.low = step;
-    return Json::parse(report.ToJson());
+    Json json = Json::parse(report.ToJson());
+    json["pid"] = ::getpid();
+    return json;
   }
 
   bool Answer(const Json& message, const Json& result) {

@@ -24,10 +24,23 @@ TEST(PeerLedger, SendsNothingOnTopOfTooMuchUntilThatIsTaken) {
   EXPECT_EQ(first->size(), Half().size());
   std::optional<zmq::message_t> second = ledger.Charge("deaf", Half());
   ASSERT_TRUE(second);
-  EXPECT_FALSE(ledger.Charge("deaf", std::vector<std::byte>(1)));
+  EXPECT_FALSE(ledger.Charge("deaf", Half()));
   EXPECT_TRUE(ledger.Charge("another", Half()));
   first.reset();  // as ZeroMQ does with what it has sent
   EXPECT_TRUE(ledger.Charge("deaf", Half()));
+}
+
+// As a ping is answered while a long manifest is on its way.
+TEST(PeerLedger, SendsWhatFollowsALongMessage) {
+  PeerLedger ledger(4 * PeerLedger::kMostUntaken);
+  const std::vector<std::byte> long_one(3 * PeerLedger::kMostUntaken);
+  std::optional<zmq::message_t> first = ledger.Charge("reader", long_one);
+  ASSERT_TRUE(first);
+  const std::optional<zmq::message_t> pong = ledger.Charge("reader", std::vector<std::byte>(20));
+  EXPECT_TRUE(pong);
+  EXPECT_FALSE(ledger.Charge("reader", long_one)) << "one is enough";
+  first.reset();
+  EXPECT_TRUE(ledger.Charge("reader", long_one));
 }
 
 TEST(PeerLedger, SendsNoMessageThatIsTooLong) {
@@ -63,7 +76,7 @@ TEST(PeerLedger, RemembersWhoHasMessagesUnderWay) {
   PeerLedger ledger(kLongest);
   std::optional<zmq::message_t> message = ledger.Charge("deaf", Half());
   ledger.Sweep(-kLong);
-  std::optional<zmq::message_t> second = ledger.Charge("deaf", Half());
+  const std::optional<zmq::message_t> second = ledger.Charge("deaf", Half());
   EXPECT_FALSE(ledger.Charge("deaf", Half()));
 }
 
