@@ -1,6 +1,7 @@
 #include "src/session/fetch.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "layercast/error.h"
@@ -69,7 +70,8 @@ class Session final : public FetchSession {
     try {
       std::vector<wire::Subscribed> subscribed = Subscribe(shared, requests, served, deadline);
       if (mode() == PublishMode::kSnapshot) {
-        FetchSnapshot(std::move(subscribed), shared, amax_requests, receivers, {options_, self_});
+        std::set<std::string> lost_relays;
+        FetchSnapshot(std::move(subscribed), shared, amax_requests, receivers, {options_, self_, lost_relays});
       } else {
         FetchStream(receivers, shared);
       }

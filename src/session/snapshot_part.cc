@@ -151,6 +151,9 @@ void SnapshotPart::TakeSource(const wire::FetchFrom& from) {
   }
   const RelayPlace place{from.relay, from.offer};
   try {
+    if (access_.lost.contains(place.endpoint)) {
+      throw Error(ErrorCode::kUnavailable, "relay " + place.endpoint + ": it was lost before");
+    }
     auto relay = NamingPeer({"relay", place.endpoint}, [&] {
       return std::make_unique<RelaySource>(place, receiver_, access_.options, access_.self);
     });
@@ -178,6 +181,7 @@ void SnapshotPart::LoseRelay(const RelayPlace& relay, const Error& error) {
   if (receiver_.deadline().Passed()) throw error;
   const std::string why = std::string(error.what()).substr(0, kMostWords);
   log::warn("{}", why);
+  access_.lost.insert(relay.endpoint);
   DropSource();
   receiver_.Send(wire::RelayLost{relay.endpoint, relay.offer, why});
 }

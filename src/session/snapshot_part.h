@@ -23,6 +23,9 @@ namespace layercast {
 struct RelayAccess {
   const FetchOptions& options;
   const ReceiverIdentity& self;
+  // Endpoints of relays that have failed, with any publisher's part. None of them is tried again: opening one whose
+  // host hangs takes seconds, and all leases run meanwhile.
+  std::set<std::string>& lost;
 };
 
 class SnapshotPart {

@@ -70,7 +70,8 @@ inline std::vector<Digest> DigestsOf(const Schedule& schedule, const Weights& we
 // A copy of the weights in the service's memory, offered.
 class PublishedWeights {
  public:
-  PublishedWeights(OfferService& service, const Weights& weights, const std::string& lineage, std::uint64_t step) {
+  PublishedWeights(OfferService& service, const Weights& weights, const std::string& lineage, std::uint64_t step,
+                   const VersionPart& part = {}) {
     std::vector<ManifestEntry> entries;
     Offer offer{.id = service.NextOfferId(), .tensors = {}};
     for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -79,7 +80,7 @@ class PublishedWeights {
       offer.tensors.push_back({memory_.back().data(), weights.bytes(i).size()});
       entries.push_back({.spec = weights.spec(i), .digest = DigestOf(weights.bytes(i)), .amax = 1});
     }
-    version = std::make_shared<OfferedVersion>(Manifest(lineage, step, std::move(entries)), offer, false);
+    version = std::make_shared<OfferedVersion>(Manifest(lineage, step, std::move(entries), part), offer, false);
     service.Offer(version);
   }
   std::shared_ptr<OfferedVersion> version;

@@ -71,6 +71,16 @@ class RawPublisher {
       if (!std::holds_alternative<wire::Ping>(wire::Decode(bytes).message)) return bytes;
     }
   }
+  // Takes what has come. Whether a hello is part of it.
+  bool WasGreetedAgain() {
+    zmq::message_t from, raw;
+    bool greeted = false;
+    while (socket_.recv(from, zmq::recv_flags::dontwait) && socket_.recv(raw)) {
+      const wire::Frame frame = wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()});
+      greeted = greeted || std::holds_alternative<wire::Hello>(frame.message);
+    }
+    return greeted;
+  }
   // Takes whatever comes before it.
   void AwaitPing() {
     zmq::message_t from, raw;

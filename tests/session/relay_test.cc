@@ -316,6 +316,31 @@ TEST_F(RelayTest, ARelayThatRefusesAtGreatLengthIsLostLikeAnyOther) {
   EXPECT_EQ(second.relayed(), 0U);
 }
 
+// To open one whose host hangs takes seconds, and no publisher's lease is renewed meanwhile.
+TEST_F(RelayTest, ARelayThatWasLostWithOnePublishersPartIsNotTriedForAnothers) {
+  Weights other;
+  other.AddRandom({"d", DType::kBF16, {5}}, 7);
+  Schedule of_other;
+  of_other.Add(std::vector<Region>{{.tensor = 0, .offset = 0, .row_bytes = 10, .rows = 1, .stride = 0}});
+  Schedule both = schedule_;
+  both.Add(std::vector<Region>{{.tensor = 3, .offset = 0, .row_bytes = 10, .rows = 1, .stride = 0}});
+  const auto first = MakeService();
+  const auto second = MakeService();
+  const PublishedWeights of_first(*first, weights_, "run", 3, {0, 2});
+  const PublishedWeights of_second(*second, other, "run", 3, {1, 2});
+  RawPublisher relay;
+  RawTaker at_first(*first), at_second(*second);
+  at_first.Send(wire::Subscribe{schedule_.digest(), schedule_.Encode(), {}, true, relay.endpoint(), 1});
+  at_second.Send(wire::Subscribe{of_other.digest(), of_other.Encode(), {}, true, relay.endpoint(), 2});
+  Taker taker({first->endpoint(), second->endpoint()}, copying_);
+  auto taken = taker.FetchInBackground(both);
+  const wire::Frame hello = wire::Decode(relay.ReceiveBytes());
+  relay.Send({wire::kNewestProtocol, hello.session, wire::Refused{ErrorCode::kInternal, "broken"}});
+  taken.get();
+  EXPECT_EQ(taker.sink.collected.chunks.size(), both.chunks().size());
+  EXPECT_FALSE(relay.WasGreetedAgain());
+}
+
 TEST_F(RelayTest, WhatIsNoEndpointIsRefused) {
   RawTaker taker(*service_);
   taker.Send(wire::Subscribe{schedule_.digest(), schedule_.Encode(), {}, true, "nonsense", 1});

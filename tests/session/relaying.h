@@ -45,7 +45,8 @@ class HookedSink final : public FetchSink {
 // One receiver, which may relay.
 class Taker {
  public:
-  Taker(const OfferService& publisher, ChannelChooser& channels) : publisher_(publisher.endpoint()) {
+  Taker(const OfferService& publisher, ChannelChooser& channels) : Taker(std::vector{publisher.endpoint()}, channels) {}
+  Taker(std::vector<std::string> publishers, ChannelChooser& channels) : publishers_(std::move(publishers)) {
     options.channels = &channels;
   }
 
@@ -56,7 +57,7 @@ class Taker {
   }
   void Fetch(const Schedule& schedule) {
     const auto session =
-        FetchSession::Open(std::vector{publisher_}, {"engine", 1, 0, 1}, "", std::nullopt, options, failpoints, Soon());
+        FetchSession::Open(publishers_, {"engine", 1, 0, 1}, "", std::nullopt, options, failpoints, Soon());
     session->Fetch(schedule, {}, sink, Soon());
     stats = session->stats();
   }
@@ -83,7 +84,7 @@ class Taker {
   FetchStats stats;
 
  private:
-  const std::string publisher_;
+  const std::vector<std::string> publishers_;
 };
 
 // A receiver that says what it likes of relays.
