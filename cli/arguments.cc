@@ -14,8 +14,8 @@
 #include "layercast/error.h"
 #include "src/base/comma_list.h"
 #include "src/checkpoint/load_format.h"
-#include "src/control/endpoint.h"
 #include "src/session/channel_chooser.h"
+#include "src/zmq/endpoint.h"
 
 namespace layercast::cli {
 namespace {

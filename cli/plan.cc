@@ -23,9 +23,9 @@
 #include "layercast/model_description.h"
 #include "src/base/failpoint.h"
 #include "src/checkpoint/checkpoint.h"
-#include "src/control/endpoint.h"
 #include "src/session/channel_chooser.h"
 #include "src/session/fetch.h"
+#include "src/zmq/endpoint.h"
 
 namespace layercast::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "layercast/error.h"
-#include "src/control/endpoint.h"
+#include "src/control/engine_outcome.h"
 #include "src/control/rpc.h"
 
 namespace layercast::cli {

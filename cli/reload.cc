@@ -11,7 +11,7 @@
 #include "cli/subcommand.h"
 #include "layercast/controller.h"
 #include "layercast/report.h"
-#include "src/control/endpoint.h"
+#include "src/control/engine_outcome.h"
 
 namespace layercast::cli {
 namespace {

@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
 
-// What a device can look through for its largest magnitude.
-
 // As kernels leave it of one tensor.
 struct Looked {
   float amax = 0.0F;

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/control/endpoint.h"
 #include "src/control/rpc.h"
+#include "src/zmq/endpoint.h"
 
 namespace layercast {
 namespace {

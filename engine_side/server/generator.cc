@@ -124,6 +124,7 @@ void Generator::Run(const std::stop_token& stop) {
     RunCommit();
     const std::uint64_t generation = ranks_.generation();  // before it is asked whether their weights were lost
     AbortIfTorn();
+    ReportPause();
     Admit();
     bool step = !running_.empty();
     {
@@ -136,19 +137,22 @@ void Generator::Run(const std::stop_token& stop) {
   AbortWaiting();
 }
 
-// Lets new sequences begin, unless a commit or a pause holds them back. Reports a pause that holds now.
-void Generator::Admit() {
+// Reports a pause that holds now.
+void Generator::ReportPause() {
   std::unique_lock lock(mutex_);
-  if (pause_holds_ && pause_mode_) {
-    const PauseMode mode = *pause_mode_;
-    lock.unlock();
-    const bool quiet = Quiet(mode);
-    lock.lock();
-    if (quiet && pause_holds_ && pause_mode_ == mode) {
-      pause_holds_->set_value();
-      pause_holds_.reset();
-    }
-  }
+  if (!pause_holds_ || !pause_mode_) return;
+  const PauseMode mode = *pause_mode_;
+  lock.unlock();
+  const bool settled = Settle(mode);
+  lock.lock();
+  if (!settled || !pause_holds_ || pause_mode_ != mode) return;
+  pause_holds_->set_value();
+  pause_holds_.reset();
+}
+
+// Lets new sequences begin, unless a commit or a pause holds them back.
+void Generator::Admit() {
+  const std::lock_guard lock(mutex_);
   if (commit_ || Paused() || !torn_.empty()) return;
   const auto room = static_cast<std::size_t>(ranks_.max_num_seqs());
   for (; !waiting_.empty() && running_.size() < room; waiting_.pop_front()) {
@@ -156,8 +160,8 @@ void Generator::Admit() {
   }
 }
 
-// Whether sequences under way are as `mode` wants them. Ends them if that is what it wants.
-bool Generator::Quiet(PauseMode mode) {
+// Ends the sequences under way if that is what `mode` wants. Returns whether they are as it wants them.
+bool Generator::Settle(PauseMode mode) {
   if (mode == PauseMode::kAbort && !running_.empty()) {
     Json sequences = RunningIds();
     AbortAll(running_);
@@ -175,7 +179,7 @@ void Generator::RunCommit() {
     commit = std::move(commit_);
     commit_.reset();
   }
-  Quiet(commit->mode);
+  Settle(commit->mode);
   try {
     version_ = (*commit->run)();
     {

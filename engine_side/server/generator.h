@@ -61,8 +61,9 @@ class Generator {
     std::promise<void> done;
   };
   void Run(const std::stop_token& stop);
+  void ReportPause();
   void Admit();
-  bool Quiet(PauseMode mode);
+  bool Settle(PauseMode mode);
   void RunCommit();
   void Step(std::uint64_t generation);
   void Take(const Json& picked, const std::vector<Sequence*>& batch);

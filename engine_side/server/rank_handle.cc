@@ -126,10 +126,7 @@ void RankHandle::Call(const std::string& method, const Json& params, TakeAnswer 
 void RankHandle::Read() {
   NameThisThread("lc-rank-read");
   while (std::optional<Json> message = stream_->Receive()) {
-    if (message->contains("progress") && on_progress_) {
-      const Json& progress = (*message)["progress"];
-      on_progress_(progress.value("bytes", std::uint64_t{0}), progress.value("bytes_total", std::uint64_t{0}));
-    }
+    NoteHeard(*message);
     if (message->contains("failed")) Lose(ErrorFromJson((*message)["failed"]));
     const TakeAnswer take = TakerOf(*message);
     if (!take) continue;  // a pong, or progress
@@ -142,13 +139,22 @@ void RankHandle::Read() {
   GiveUp(Gone(HowItEnded()));
 }
 
-// Notes that the rank is alive, and its progress. Returns whoever waits for the message, or an empty function if it is
-// no answer.
-RankHandle::TakeAnswer RankHandle::TakerOf(const Json& message) {
+// Notes that the rank is alive, and its progress.
+void RankHandle::NoteHeard(const Json& message) {
+  const bool progress = message.contains("progress");
+  if (progress && on_progress_) {
+    const Json& made = message["progress"];
+    on_progress_(made.value("bytes", std::uint64_t{0}), made.value("bytes_total", std::uint64_t{0}));
+  }
   const std::lock_guard lock(mutex_);
   silence_.Heard(Deadline::Clock::now());
   patience_ = kSilence;
-  if (message.contains("progress")) progress_ = message["progress"];
+  if (progress) progress_ = message["progress"];
+}
+
+// Whoever waits for the message, or an empty function if it is no answer.
+RankHandle::TakeAnswer RankHandle::TakerOf(const Json& message) {
+  const std::lock_guard lock(mutex_);
   auto waiting = waiting_.extract(message.value("id", std::uint64_t{0}));
   return waiting ? std::move(waiting.mapped()) : TakeAnswer();
 }

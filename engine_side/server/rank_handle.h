@@ -68,6 +68,7 @@ class RankHandle {
 
  private:
   void Read();
+  void NoteHeard(const Json& message);
   TakeAnswer TakerOf(const Json& message);
   void Watch(const std::stop_token& stop);
   void GiveUp(const Error& why);

@@ -2,8 +2,8 @@
 
 #include "engine_side/reload/kernel_format.h"
 #include "layercast/error.h"
-#include "src/control/endpoint.h"
 #include "src/control/json_forms.h"
+#include "src/zmq/endpoint.h"
 
 namespace layercast {
 namespace {

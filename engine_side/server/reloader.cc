@@ -126,7 +126,7 @@ void Reloader::DropStaged() {
 }
 
 // Waits until the controller says that the other engines are as far as this one.
-void Reloader::Hold(HeldReload& held, HeldReload::Word next, Deadline deadline) {
+void Reloader::AwaitWord(HeldReload& held, HeldReload::Word next, Deadline deadline) {
   held.Await(next,
              {{"ok", true},
               {"version", VersionToJson(version())},
@@ -143,12 +143,12 @@ void Reloader::Commit(PauseMode mode, HeldReload* held, Deadline deadline) {
     Enter("committing");
     ranks_.Call("prepare", Json::object(), Deadline::After(kCommitTimeout));  // any rank may still refuse
     // Once it has said that it is ready, it waits for as long as its lease is renewed: others rely on its word.
-    if (held != nullptr) Hold(*held, HeldReload::Word::kCommit, Deadline::After(std::chrono::milliseconds::max()));
+    if (held != nullptr) AwaitWord(*held, HeldReload::Word::kCommit, Deadline::After(std::chrono::milliseconds::max()));
     begun = true;
     return CommitOnRanks(deadline);
   };
   try {
-    if (held != nullptr) Hold(*held, HeldReload::Word::kPrepare, deadline);
+    if (held != nullptr) AwaitWord(*held, HeldReload::Word::kPrepare, deadline);
     generator_.Commit(mode, on_ranks, deadline);
   } catch (...) {
     if (!begun) DropStaged();

@@ -48,7 +48,7 @@ class Reloader {
   };
 
   void Stage(const Json& params, Deadline deadline);
-  void Hold(HeldReload& held, HeldReload::Word next, Deadline deadline);
+  void AwaitWord(HeldReload& held, HeldReload::Word next, Deadline deadline);
   void DropStaged();
   void Commit(PauseMode mode, HeldReload* held, Deadline deadline);
   void KeepOrigin(const Json& params);

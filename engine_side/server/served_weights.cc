@@ -7,7 +7,7 @@
 
 #include "engine_side/server/export_folder.h"
 #include "layercast/error.h"
-#include "src/control/endpoint.h"
+#include "src/zmq/endpoint.h"
 
 namespace layercast {
 namespace {

@@ -36,6 +36,8 @@ struct ReloadRequest {
   // can help if an engine dies in the moment of the commit: the others then have the new version, and it has none until
   // it is started again.
   bool all_or_none = false;
+  // For the whole call. With all_or_none, for all that comes before the commit: once that is decided, it is waited for
+  // up to 10 minutes more.
   std::chrono::milliseconds timeout{300'000};
 };
 
@@ -87,7 +89,7 @@ struct GeneratedSequence {
 // engine wait for another.
 class LAYERCAST_PUBLIC Controller {
  public:
-  // Does not wait for the engines.
+  // Does not wait for the engines. Throws kInvalidArgument if there is none, or one is named twice.
   explicit Controller(std::vector<std::string> endpoints);
   ~Controller();
   Controller(const Controller&) = delete;
@@ -96,7 +98,8 @@ class LAYERCAST_PUBLIC Controller {
   const std::vector<std::string>& endpoints() const;
 
   // Returns one outcome per engine, in the order of the endpoints. The error of an engine that is gone or fails is in
-  // its outcome, and is not thrown.
+  // its outcome, and is not thrown. With all_or_none, throws kInvalidArgument, before any engine is asked, if two
+  // endpoints are of one engine.
   std::vector<EngineOutcome> ReloadWeights(const ReloadRequest& request);
 
   // A pause takes effect between two forward steps. Pause returns when every engine's pause holds, at the latest when
@@ -111,7 +114,7 @@ class LAYERCAST_PUBLIC Controller {
   std::string Status(std::size_t engine = 0);
 
  private:
-  class Impl;
+  class LAYERCAST_HIDDEN Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -132,7 +132,8 @@ class LAYERCAST_PUBLIC Receiver {
   // `model` is this rank's tree, on meta; ModelRegistry builds one from a config.json, or the host program does.
   // `captured` has a buffer for each kernel tensor that the recipe makes of that tree's parameters. Their names and
   // shapes are in docs/models.md and engine_side/quant/RECIPES.md. The first reload refuses a table that does not fit,
-  // and says for each buffer what was expected.
+  // and says for each buffer what was expected. Throws kInvalidArgument if there is no tree or it is another rank's,
+  // kUnsupported for a channel that this build does not know, and whatever opening the relay throws.
   Receiver(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
            CapturedBuffers captured, const ReceiverOptions& options = {});
   ~Receiver();
@@ -148,9 +149,13 @@ class LAYERCAST_PUBLIC Receiver {
   // `attempt` grows with every reload of the engine and is the same on all its ranks, because a stream is walked once
   // for all of them. 0: the receiver counts.
   // Under kStaged, Stage receives and processes everything. Under kUndo and kInPlace it only finds out what the source
-  // holds and checks the plan against it; Commit then receives, and writes each layer as soon as it is verified.
+  // holds and checks the plan against it; Commit then receives, and writes each layer as soon as it is verified. The
+  // session with a publisher is closed until then.
   void Stage(ReloadSource source, std::uint64_t attempt = 0);
-  // Makes the checks that Commit begins with: the last chance to refuse before any rank commits. Optional.
+  // Makes the checks that Commit begins with: the last chance to refuse before any rank commits. Optional. Throws
+  // kFailedPrecondition if nothing is staged. Under kUndo and kInPlace it opens the session with the publisher again,
+  // which may take until `timeout`, and throws what that throws, and kFailedPrecondition if it finds another version
+  // there.
   void Prepare();
   // Writes what is staged into the captured buffers. Throws kFailedPrecondition if nothing is staged, or if the engine
   // has moved a buffer. After a failure, kStaged still has what was staged, to be committed again; kUndo has put the
@@ -191,7 +196,8 @@ class LAYERCAST_PUBLIC Receiver {
   const ReloadReport& report() const;             // of the latest reload, also of one that failed
   // The buffers that the engine handed over. A buffer that the layout pads or transposes is shown as its tensor alone.
   const CapturedBuffers& captured() const;
-  // The version that is staged, which AdoptStaged takes after a crash. kStaged only.
+  // The version that is staged, which AdoptStaged takes after a crash. Throws kFailedPrecondition if none is, and
+  // kUnsupported unless the policy is kStaged.
   const Version& staged_version() const;
   // For a restarted rank whose staging memory (ReceiverOptions::staging_memory) survived: takes what lies there as that
   // version, staged whole. kStaged only. Throws kFailedPrecondition if what lies there is not whole, is another
@@ -199,7 +205,7 @@ class LAYERCAST_PUBLIC Receiver {
   void AdoptStaged(const Version& version);
 
  private:
-  class Impl;
+  class LAYERCAST_HIDDEN Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -99,8 +99,8 @@ GeneratedSequence SequenceFromJson(const Json& json) {
   return sequence;
 }
 
-// An engine that is listed twice would wait for itself when all engines commit together.
-void CheckDistinct(const std::vector<std::string>& endpoints) {
+// Two calls would go to one engine at the same time, and its outcome would be there twice.
+void CheckNamedOnce(const std::vector<std::string>& endpoints) {
   std::set<std::string_view> seen;
   for (const std::string& endpoint : endpoints) {
     if (seen.insert(endpoint).second) continue;
@@ -114,7 +114,7 @@ class Controller::Impl {
  public:
   explicit Impl(std::vector<std::string> endpoints) : endpoints_(std::move(endpoints)) {
     if (endpoints_.empty()) throw Error(ErrorCode::kInvalidArgument, "a controller needs an engine's endpoint");
-    CheckDistinct(endpoints_);
+    CheckNamedOnce(endpoints_);
     clients_.resize(endpoints_.size());
   }
 

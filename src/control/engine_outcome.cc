@@ -11,4 +11,8 @@ EngineOutcome OutcomeFromJson(const std::string& endpoint, const Json& json) {
   return outcome;
 }
 
+std::string NamingEngine(const std::string& endpoint, const std::string& fault) {
+  return fault.find(endpoint) != std::string::npos ? fault : "engine " + endpoint + ": " + fault;
+}
+
 }  // namespace layercast

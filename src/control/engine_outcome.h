@@ -1,4 +1,4 @@
-// Reads an engine's answer to a reload. Used by the controller.
+// What became of one engine in a call that went to several.
 #pragma once
 
 #include <string>
@@ -8,7 +8,11 @@
 
 namespace layercast {
 
-// Throws Json::exception, naming the field, if one is missing or has the wrong type.
+// Reads an engine's answer to a reload. Throws Json::exception, naming the field, if one is missing or has the wrong
+// type.
 EngineOutcome OutcomeFromJson(const std::string& endpoint, const Json& json);
+
+// The fault of an engine, with the engine's endpoint in front ("engine tcp://a:1: ...") unless `fault` contains it.
+std::string NamingEngine(const std::string& endpoint, const std::string& fault);
 
 }  // namespace layercast

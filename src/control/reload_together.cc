@@ -8,11 +8,11 @@
 
 #include "src/base/thread_name.h"
 #include "src/control/answer_time.h"
-#include "src/control/endpoint.h"
 #include "src/control/engine_outcome.h"
 #include "src/control/json_forms.h"
 #include "src/control/rpc.h"
 #include "src/control/vote.h"
+#include "src/zmq/endpoint.h"
 
 namespace layercast {
 namespace {
@@ -24,14 +24,14 @@ constexpr std::chrono::milliseconds kRenewal{1'000};
 // that is gone is noticed long before.
 constexpr std::chrono::minutes kCommitTime{10};
 
-// Checks that all engines have staged the same version. Thread-safe.
-class StagedVersion {
+// That all engines have staged the same version. Thread-safe.
+class VersionAgreement {
  public:
-  explicit StagedVersion(std::optional<Version> expected) : expected_(std::move(expected)) {}
+  explicit VersionAgreement(std::optional<Version> expected) : expected_(std::move(expected)) {}
 
   // Returns empty if `staged` is the version that was asked for (by its digest, where that is known) or, failing that,
   // the one that was added first; else what is wrong.
-  std::string Add(const Version& staged) {
+  std::string Disagreement(const Version& staged) {
     const std::lock_guard lock(mutex_);
     if (!expected_ || !expected_->digest) expected_ = staged;
     if (expected_->digest == staged.digest) return "";
@@ -53,7 +53,7 @@ struct Together {
         engines_give_up(Deadline::After(TimeWithin(timeout))),
         deadline(Deadline::After(timeout)),
         last_vote(Deadline::After(timeout + kRenewal)) {}
-  StagedVersion version;
+  VersionAgreement version;
   Vote staged;
   Vote prepared;
   Vote there;                      // with its version, after all were prepared: the first may have waited long
@@ -71,20 +71,20 @@ class Participant {
   EngineOutcome Run(Json params) {
     params["lease_ms"] = kLease.count();
     EngineOutcome staged = Call("stage_weights", params, together_.deadline);
-    Cast(together_.staged, !staged.ok ? staged.error->what() : together_.version.Add(staged_));
+    Cast(together_.staged, !staged.ok ? staged.error->what() : together_.version.Disagreement(staged_));
     if (!staged.ok) return staged;
     if (!Agreed(together_.staged)) return Cancelled(staged, together_.staged.why());
-    EngineOutcome prepared = Call("prepare_weights", Held(), together_.deadline);
+    EngineOutcome prepared = Call("prepare_weights", TicketParams(), together_.deadline);
     Cast(together_.prepared, prepared.ok ? "" : prepared.error->what());
     if (!prepared.ok) return prepared;
     if (!Agreed(together_.prepared)) return Cancelled(staged, together_.prepared.why());
-    if (const std::optional<Error> gone = Hold()) {
+    if (const std::optional<Error> gone = RenewLease()) {
       Cast(together_.there, gone->what());
       return {.endpoint = endpoint_, .error = gone};
     }
     Cast(together_.there, "");
     if (!Agreed(together_.there)) return Cancelled(staged, together_.there.why());
-    return Call("commit_weights", Held(), Deadline::After(kCommitTime));
+    return Call("commit_weights", TicketParams(), Deadline::After(kCommitTime));
   }
 
  private:
@@ -94,7 +94,7 @@ class Participant {
   }
 
   // The params of a call that is about what this participant has staged.
-  Json Held() const { return {{"ticket", ticket_}}; }
+  Json TicketParams() const { return {{"ticket", ticket_}}; }
 
   // Returns what goes wrong instead of throwing it: the other participants wait for this one's vote.
   EngineOutcome Call(const std::string& method, const Json& params, Deadline deadline) {
@@ -123,21 +123,21 @@ class Participant {
     while (true) {
       if (const std::optional<bool> decided = vote.AwaitFor(kRenewal)) return *decided;
       if (together_.last_vote.Passed()) vote.No("not all engines were asked in time");
-      Renew(vote);
+      KeepLeaseOrVoteNo(vote);
     }
   }
 
   // An engine that lets its version go is the fault, unless all engines' time is over: then the fault is with those
   // whose votes are still missing, which will come by the deadline.
-  void Renew(Vote& vote) {
-    const std::optional<Error> gone = Hold();
+  void KeepLeaseOrVoteNo(Vote& vote) {
+    const std::optional<Error> gone = RenewLease();
     if (gone && !together_.engines_give_up.Passed()) Cast(vote, gone->what());
   }
 
-  // Renews the lease. Empty: the engine holds its version; else what is wrong.
-  std::optional<Error> Hold() {
+  // Empty: the engine holds its version; else what is wrong.
+  std::optional<Error> RenewLease() {
     try {
-      client_.Call("hold_weights", Held(), together_.deadline);
+      client_.Call("hold_weights", TicketParams(), together_.deadline);
       return std::nullopt;
     } catch (const std::exception& error) {  // also what an unreadable answer throws
       return ErrorOfCall(error);
@@ -146,7 +146,7 @@ class Participant {
 
   // The engine says what it serves now. If it does not, it serves what it did when it had staged: nothing is committed.
   EngineOutcome Cancelled(const EngineOutcome& staged, const std::string& why) {
-    Json params = Held();
+    Json params = TicketParams();
     params["reason"] = why;
     EngineOutcome outcome = Call("abort_weights", params, together_.deadline);
     if (!answered_) {
@@ -177,7 +177,7 @@ std::string AddressOf(const std::string& endpoint, Deadline deadline) {
 
 // An engine that is listed under two names would wait for itself: it stages one version at a time, and would have to
 // hold the first one until it has staged the second.
-void CheckDistinct(const std::vector<std::string>& endpoints, Deadline deadline) {
+void CheckDistinctAddresses(const std::vector<std::string>& endpoints, Deadline deadline) {
   std::map<std::string, std::string> by_address;
   for (const std::string& endpoint : endpoints) {
     const auto [first, is_new] = by_address.emplace(AddressOf(endpoint, deadline.AtMost(kToLookUp)), endpoint);
@@ -192,7 +192,7 @@ void CheckDistinct(const std::vector<std::string>& endpoints, Deadline deadline)
 std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoints, const Json& params,
                                           const std::optional<Version>& expected, std::chrono::milliseconds timeout) {
   Together together(endpoints.size(), expected, timeout);
-  CheckDistinct(endpoints, together.deadline);
+  CheckDistinctAddresses(endpoints, together.deadline);
   std::vector<std::future<EngineOutcome>> under_way;
   for (const std::string& endpoint : endpoints) {
     under_way.push_back(std::async(std::launch::async, [&, endpoint]() -> EngineOutcome {

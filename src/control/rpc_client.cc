@@ -5,9 +5,9 @@
 
 #include "layercast/error.h"
 #include "src/base/shallow_json.h"
-#include "src/control/endpoint.h"
 #include "src/control/rpc.h"
 #include "src/zmq/connection_limits.h"
+#include "src/zmq/endpoint.h"
 #include "src/zmq/error_at.h"
 #include "src/zmq/poll_sockets.h"
 
@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kPingInterval{500};
 // Does `call`, and turns what ZeroMQ throws, for instance when no descriptor is left, into an Error that names the
 // peer.
 template <class Call>
-auto NamingPeer(const std::string& peer, const Call& call) {
+auto NamingZmqErrors(const std::string& peer, const Call& call) {
   try {
     return call();
   } catch (const zmq::error_t& error) {
@@ -142,11 +142,11 @@ class RpcClient::Impl {
 
 RpcClient::RpcClient(std::string role, const std::string& endpoint, std::chrono::milliseconds peer_timeout)
     : peer_(std::move(role) + " " + endpoint),
-      impl_(NamingPeer(peer_, [&] { return std::make_unique<Impl>(peer_, endpoint, peer_timeout); })) {}
+      impl_(NamingZmqErrors(peer_, [&] { return std::make_unique<Impl>(peer_, endpoint, peer_timeout); })) {}
 RpcClient::~RpcClient() = default;
 
 Json RpcClient::Call(const std::string& method, const Json& params, Deadline deadline) {
-  return NamingPeer(peer_, [&] { return impl_->Call(method, params, deadline); });
+  return NamingZmqErrors(peer_, [&] { return impl_->Call(method, params, deadline); });
 }
 
 }  // namespace layercast

@@ -18,12 +18,12 @@ namespace layercast {
 struct OfferServiceOptions {
   std::string endpoint;  // to bind; port 0 picks a free one
   bool allow_remote = false;
-  std::string name;                                  // "run-17": in handshakes and logs
+  std::string name;                                  // "publisher", "relay" or "lender": in handshakes and logs
   std::uint64_t stream_window_bytes = 256U << 20;    // shared by the walks that are under way
   std::chrono::milliseconds peer_timeout{5000};      // what receivers use; a lease lasts six times as long
   std::chrono::milliseconds eviction_time{600'000};  // how long the readers of a withdrawn version may still take
   std::size_t max_sessions = 1024;
-  std::vector<std::string> channels{};  // those that are offered; empty: all that this build has
+  std::vector<std::string> channels{};  // those that are offered; empty: all that work here, but cuda_ipc
   std::size_t nccl_fleet = 1;           // how many receivers `nccl` serves together
   bool probe = true;                    // offers bytes by which receivers measure the channels before they choose
 };

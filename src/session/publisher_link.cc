@@ -7,8 +7,8 @@
 #include "layercast/error.h"
 #include "src/base/random_id.h"
 #include "src/base/stop_check.h"
-#include "src/control/endpoint.h"
 #include "src/session/answer_limits.h"
+#include "src/zmq/endpoint.h"
 #include "src/zmq/poll_sockets.h"
 
 namespace layercast {

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <utility>
 
-#include "src/control/endpoint.h"
 #include "src/session/offered_version.h"
+#include "src/zmq/endpoint.h"
 
 namespace layercast {
 namespace {

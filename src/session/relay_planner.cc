@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "layercast/error.h"
-#include "src/control/endpoint.h"
+#include "src/zmq/endpoint.h"
 
 namespace layercast {
 namespace {

@@ -121,28 +121,31 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
     return named;
   };
   while (std::optional<NamedTensor> named = next()) {
-    const std::int64_t tensor = manifest.Find(named->name);
-    if (tensor < 0) {
-      throw Error(ErrorCode::kInvalidArgument, "the source yielded '" + named->name + "', which it did not declare");
-    }
-    const Manifest::Entry declared = manifest.entry(static_cast<std::uint32_t>(tensor));
-    const TensorSpec& spec = declared.spec;
-    CheckYielded(spec, declared.part, named->part);
-    if (named->tensor.dtype != spec.dtype || named->tensor.shape != spec.shape) {
-      throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "': the source declared " + Describe(spec) +
-                                                   ", and yielded " +
-                                                   Describe(named->tensor.dtype, named->tensor.shape));
-    }
-    if (yielded[static_cast<std::size_t>(tensor)]) {
-      throw Error(ErrorCode::kInvalidArgument, "the source yielded '" + spec.name + "' twice");
-    }
-    yielded[static_cast<std::size_t>(tensor)] = true;
-    CheckHasBytes(spec.name, named->tensor);
-    if (!MakeRoom(static_cast<std::uint64_t>(spec.num_bytes()), stop)) return;
-    Send(++sequence, static_cast<std::uint32_t>(tensor), *named);
+    const std::uint32_t tensor = Declared(*named);
+    if (yielded[tensor]) throw Error(ErrorCode::kInvalidArgument, "the source yielded '" + named->name + "' twice");
+    yielded[tensor] = true;
+    if (!MakeRoom(static_cast<std::uint64_t>(manifest.entry(tensor).spec.num_bytes()), stop)) return;
+    Send(++sequence, tensor, *named);
   }
   for (const StreamReader& reader : readers_) context_.outbox.Put(reader.key, wire::StreamEnd{sequence, ToWire(cost)});
   while (!stop.stop_requested() && !slots_.empty()) MakeRoom(window_.bytes, stop);
+}
+
+// Its number in the manifest. Throws kInvalidArgument unless it is as it was declared, and has its bytes.
+std::uint32_t StreamWalk::Declared(const NamedTensor& named) const {
+  const std::int64_t tensor = version_->manifest().Find(named.name);
+  if (tensor < 0) {
+    throw Error(ErrorCode::kInvalidArgument, "the source yielded '" + named.name + "', which it did not declare");
+  }
+  const Manifest::Entry declared = version_->manifest().entry(static_cast<std::uint32_t>(tensor));
+  const TensorSpec& spec = declared.spec;
+  CheckYielded(spec, declared.part, named.part);
+  if (named.tensor.dtype != spec.dtype || named.tensor.shape != spec.shape) {
+    throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "': the source declared " + Describe(spec) +
+                                                 ", and yielded " + Describe(named.tensor.dtype, named.tensor.shape));
+  }
+  CheckHasBytes(spec.name, named.tensor);
+  return static_cast<std::uint32_t>(tensor);
 }
 
 // Waits until the window has room for `bytes`; one tensor always fits an empty window. Returns false if no reader is

@@ -76,6 +76,7 @@ class StreamWalk {
   void Fail(const Error& error);
   std::vector<std::string> Order() const;
   void WalkAll(const std::stop_token& stop);
+  std::uint32_t Declared(const NamedTensor& named) const;
   void Send(std::uint32_t sequence, std::uint32_t tensor, const NamedTensor& named);
   TensorView CopyIn(const NamedTensor& named, const Buffer& slot) const;
   std::vector<Digest> DigestChunks(std::size_t reader, std::uint32_t tensor, Slot& slot);

@@ -5,6 +5,7 @@
 
 #include <future>
 
+#include "src/control/engine_outcome.h"
 #include "src/control/rpc.h"
 
 namespace layercast {
@@ -147,6 +148,11 @@ TEST(Controller, NeedsAnEngineAndKnowsHowManyThereAre) {
   EXPECT_THROW(Controller({"tcp://127.0.0.1:7800", "tcp://127.0.0.1:7801", "tcp://127.0.0.1:7800"}), Error);
   Controller controller({"tcp://127.0.0.1:9"});
   EXPECT_THROW(controller.Generate({.prompts = {{1}}}, 1), Error);
+}
+
+TEST(EngineOutcome, AnEngineIsNamedOnceWhateverWasWrongWithIt) {
+  EXPECT_EQ(NamingEngine("tcp://a:1", "the layout differs"), "engine tcp://a:1: the layout differs");
+  EXPECT_EQ(NamingEngine("tcp://a:1", "engine tcp://a:1 was silent"), "engine tcp://a:1 was silent");
 }
 
 }  // namespace

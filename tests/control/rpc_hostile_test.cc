@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Deadline Soon() { return Deadline::After(std::chrono::seconds(20)); }
+Deadline InTime() { return Deadline::After(std::chrono::seconds(20)); }
 
 TEST(HostileRpcClient, IsAnsweredWithNothingLongThatItSaidItself) {
   RpcServer server("tcp://127.0.0.1:0", false,
@@ -64,7 +64,7 @@ TEST(HostileRpcClient, ThatDoesNotTakeItsAnswersLosesItsConnection) {
   DeafClient deaf(server.endpoint());
   for (std::size_t i = 0; i < kAnswers; ++i) deaf.Say(R"({"id": 1, "method": "hold"})");
   RpcClient client("engine", server.endpoint());
-  while (client.Call("held", Json::object(), Soon())["held"] != kAnswers) {
+  while (client.Call("held", Json::object(), InTime())["held"] != kAnswers) {
   }
   std::vector<RpcReply> held;
   {
@@ -73,7 +73,7 @@ TEST(HostileRpcClient, ThatDoesNotTakeItsAnswersLosesItsConnection) {
   }
   ::testing::internal::CaptureStderr();
   for (const RpcReply& reply : held) reply.Result(std::string(kAnswer, 'x'));
-  EXPECT_EQ(client.Call("held", {{"still", "here"}}, Soon())["params"]["still"], "here");  // sent after all of these
+  EXPECT_EQ(client.Call("held", {{"still", "here"}}, InTime())["params"]["still"], "here");  // sent after all of these
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("does not take its answers"));
   EXPECT_LT(deaf.ReadToTheEnd(), kAnswer * kAnswers);
 }

@@ -67,9 +67,8 @@ struct ExpertOptions {
 // FusedMoE takes weights in all forms in which checkpoints hold them:
 // - Expert by expert: "3.gate_proj.weight", "3.w1.weight"; or with gate and up fused: "3.gate_up_proj.weight",
 //   "3.w13.weight".
-// - All experts in one tensor: "gate_up_proj" [num_experts, 2 * intermediate, hidden], "down_proj",
-// "gate_up_proj_bias".
-//   The parameters' own names, such as "w13_weight", mean the same.
+// - All experts in one tensor: "gate_up_proj" [num_experts, 2 * intermediate, hidden], "down_proj" and
+//   "gate_up_proj_bias". The parameters' own names, such as "w13_weight", mean the same.
 // - Blocks of MXFP4, which are never transposed: as they are, with their exponents ("gate_up_proj_blocks" [num_experts,
 //   2 * intermediate, hidden / 32, 16], "gate_up_proj_scales"), or unpacked and expert by expert
 //   ("3.gate_up_proj_blocks").

@@ -1,4 +1,4 @@
-#include "src/control/listening.h"
+#include "src/zmq/listening.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 
 #include "layercast/error.h"
 #include "src/base/unique_fd.h"
-#include "src/control/endpoint.h"
+#include "src/zmq/endpoint.h"
 
 namespace layercast {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/control/endpoint.h"
+#include "src/zmq/endpoint.h"
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -106,10 +106,6 @@ std::vector<std::string> SplitEndpoints(const std::string& endpoints) {
     throw Error(ErrorCode::kInvalidArgument, "endpoints '" + endpoints + "': expected some with commas between");
   }
   return split;
-}
-
-std::string NamingEngine(const std::string& endpoint, const std::string& fault) {
-  return fault.find(endpoint) != std::string::npos ? fault : "engine " + endpoint + ": " + fault;
 }
 
 void CheckBindable(const std::string& endpoint, bool allow_remote) {

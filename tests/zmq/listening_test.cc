@@ -1,4 +1,4 @@
-#include "src/control/listening.h"
+#include "src/zmq/listening.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

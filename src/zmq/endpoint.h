@@ -36,9 +36,6 @@ std::string AsReached(const std::string& endpoint, const std::string& reached);
 // version. Throws kInvalidArgument if an item is empty.
 std::vector<std::string> SplitEndpoints(const std::string& endpoints);
 
-// The fault of an engine, with the engine's endpoint in front ("engine tcp://a:1: ...") unless `fault` contains it.
-std::string NamingEngine(const std::string& endpoint, const std::string& fault);
-
 // How long a host's name is looked up, at most, where more time is left.
 inline constexpr std::chrono::milliseconds kToLookUp{5'000};
 

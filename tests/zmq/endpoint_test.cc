@@ -1,4 +1,4 @@
-#include "src/control/endpoint.h"
+#include "src/zmq/endpoint.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -72,11 +72,6 @@ TEST(Endpoint, BeyondLoopbackIsRefusedUnlessAllowed) {
   EXPECT_THROW(CheckBindable("tcp://0.0.0.0:7700", false), Error);
   EXPECT_THROW(CheckBindable("tcp://*:7700", false), Error);
   EXPECT_NO_THROW(CheckBindable("tcp://0.0.0.0:7700", true));
-}
-
-TEST(Endpoint, AnEngineIsNamedOnceWhateverWasWrongWithIt) {
-  EXPECT_EQ(NamingEngine("tcp://a:1", "the layout differs"), "engine tcp://a:1: the layout differs");
-  EXPECT_EQ(NamingEngine("tcp://a:1", "engine tcp://a:1 was silent"), "engine tcp://a:1 was silent");
 }
 
 }  // namespace
