@@ -227,10 +227,11 @@ std::uint64_t* DeviceWork::WordFor(Complaint complaint) {
   if (needed > checks.words.size()) {
     const std::size_t bytes = std::max(2 * checks.words.size(), kFewestWords * sizeof(CudaFaultWord));
     Buffer words(stream_.memory(), bytes);
+    Buffer fetched(stream_.pinned(), bytes);  // both are there, or neither grows
     stream_.Fill(words.data(), std::byte{0xFF}, bytes);
     if (index != 0) stream_.Copy(checks.words.data(), words.data(), index * sizeof(CudaFaultWord));
     checks.words = std::move(words);
-    checks.fetched = Buffer(stream_.pinned(), bytes);
+    checks.fetched = std::move(fetched);
   } else if (index == 0) {
     stream_.Fill(checks.words.data(), std::byte{0xFF}, checks.words.size());
   }

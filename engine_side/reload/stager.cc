@@ -187,13 +187,14 @@ const KernelLayout& Stager::layout() {
 
 Committer& Stager::committer() {
   if (committer_ == nullptr) {
-    committer_ = MakeCommitter(options_.commit, {.layout = layout(),
-                                                 .kept_memory = kept_memory_,
-                                                 .layer_memory = layer_memory_,
-                                                 .pool = pool_,
-                                                 .failpoints = failpoints_,
-                                                 .device = device_work_.get()});
+    std::unique_ptr<Committer> made = MakeCommitter(options_.commit, {.layout = layout(),
+                                                                      .kept_memory = kept_memory_,
+                                                                      .layer_memory = layer_memory_,
+                                                                      .pool = pool_,
+                                                                      .failpoints = failpoints_,
+                                                                      .device = device_work_.get()});
     if (options_.commit == CommitPolicy::kStaged && !device_work_) staged_record_.emplace(layout(), kept_memory_);
+    committer_ = std::move(made);  // with its record, or neither
   }
   return *committer_;
 }

@@ -89,9 +89,14 @@ RankHandle::RankHandle(const RankLaunch& launch)
   if (pid_ == 0) Become(argument_pointers.data(), environment_pointers.data(), descriptors, parent);
   if (pid_ < 0)
     throw Error(ErrorCode::kUnavailable, "rank " + std::to_string(rank_) + ": cannot fork: " + std::strerror(errno));
-  stream_ = std::make_unique<JsonStream>(std::move(mine));
-  reader_ = std::thread([this] { Read(); });
-  watcher_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
+  try {
+    stream_ = std::make_unique<JsonStream>(std::move(mine));
+    reader_ = std::thread([this] { Read(); });
+    watcher_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
+  } catch (...) {
+    EndProcess();
+    throw;
+  }
 }
 
 RankHandle::~RankHandle() {
@@ -99,8 +104,14 @@ RankHandle::~RankHandle() {
   watcher_.request_stop();
   changed_.notify_all();
   watcher_.join();
+  EndProcess();
+}
+
+// And with it the thread that reads from it.
+void RankHandle::EndProcess() {
   SendKill();
   Reap();
+  if (!reader_.joinable()) return;
   stream_->Shutdown();
   reader_.join();
 }

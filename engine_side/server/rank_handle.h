@@ -76,6 +76,7 @@ class RankHandle {
   Error Gone(const std::string& how) const;
   std::string HowItEnded() const;
   void SendKill();
+  void EndProcess();
 
   const int rank_;
   const std::function<void(std::uint64_t, std::uint64_t)> on_progress_;

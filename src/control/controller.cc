@@ -74,12 +74,14 @@ EngineOutcome CallOne(const std::string& endpoint, const EngineCall& call, const
   return outcome;
 }
 
-// Calls all engines at the same time. The outcomes are in the order of `endpoints`.
+// Calls all engines at the same time, or one after the other where there are no threads for that. The outcomes are in
+// the order of `endpoints`.
 std::vector<EngineOutcome> CallEach(const std::vector<std::string>& endpoints, const EngineCall& call,
                                     const ReadOutcome& read) {
   std::vector<std::future<EngineOutcome>> under_way;
   for (const std::string& endpoint : endpoints) {
-    under_way.push_back(std::async(std::launch::async, CallOne, endpoint, std::cref(call), std::cref(read)));
+    under_way.push_back(
+        std::async(std::launch::async | std::launch::deferred, CallOne, endpoint, std::cref(call), std::cref(read)));
   }
   std::vector<EngineOutcome> outcomes;
   for (auto& outcome : under_way) outcomes.push_back(outcome.get());

@@ -1,9 +1,11 @@
 #include "src/control/reload_together.h"
 
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 #include "src/base/thread_name.h"
@@ -187,6 +189,28 @@ void CheckDistinctAddresses(const std::vector<std::string>& endpoints, Deadline 
   }
 }
 
+EngineOutcome TakePart(const std::string& endpoint, const Json& params, Together& together) {
+  NameThisThread("lc-controller");
+  try {
+    return Participant(endpoint, together).Run(params);
+  } catch (const std::exception& error) {  // the endpoint is malformed, or there is no socket
+    together.staged.No(error.what());
+    return {.endpoint = endpoint, .error = ErrorOfCall(error)};
+  }
+}
+
+// TakePart on a thread of its own. If there is none, that is a vote against the version: the others must not wait.
+std::future<EngineOutcome> Begin(const std::string& endpoint, const Json& params, Together& together) {
+  try {
+    return std::async(std::launch::async, TakePart, endpoint, std::cref(params), std::ref(together));
+  } catch (const std::system_error& error) {
+    together.staged.No(NamingEngine(endpoint, error.what()));
+    std::promise<EngineOutcome> failed;
+    failed.set_value({.endpoint = endpoint, .error = ErrorOfCall(error)});
+    return failed.get_future();
+  }
+}
+
 }  // namespace
 
 std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoints, const Json& params,
@@ -194,17 +218,7 @@ std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoi
   Together together(endpoints.size(), expected, timeout);
   CheckDistinctAddresses(endpoints, together.deadline);
   std::vector<std::future<EngineOutcome>> under_way;
-  for (const std::string& endpoint : endpoints) {
-    under_way.push_back(std::async(std::launch::async, [&, endpoint]() -> EngineOutcome {
-      NameThisThread("lc-controller");
-      try {
-        return Participant(endpoint, together).Run(params);
-      } catch (const std::exception& error) {  // the endpoint is malformed, or there is no socket
-        together.staged.No(error.what());
-        return {.endpoint = endpoint, .error = ErrorOfCall(error)};
-      }
-    }));
-  }
+  for (const std::string& endpoint : endpoints) under_way.push_back(Begin(endpoint, params, together));
   std::vector<EngineOutcome> outcomes;
   for (auto& outcome : under_way) outcomes.push_back(outcome.get());
   return outcomes;

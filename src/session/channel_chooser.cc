@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <exception>
+#include <utility>
 
+#include "src/base/as_error.h"
 #include "src/base/log.h"
 #include "src/session/channel_probe.h"
 
@@ -93,7 +96,8 @@ ChosenChannel ChannelChooser::Choose(const wire::Welcome& welcome, const std::st
     try {
       return {trial.name, Connect(**transport, address, deadline), trial.lane,
               forced.empty() ? WhyPicked(trials, *picked) : "it was asked for", trial.gb_per_s};
-    } catch (const Error& error) {  // it worked when it was measured
+    } catch (const std::exception& thrown) {  // it worked when it was measured
+      const Error error = AsError(thrown);
       if (!forced.empty() || deadline.Stopped()) throw;
       log::warn("channel {} to publisher {}: {}", trial.name, welcome.publisher, error.what());
       measured_[{trial.name, address}] = {.error = error, .at = Clock::now()};
@@ -172,23 +176,22 @@ const ChannelChooser::Measured& ChannelChooser::Measure(const Transport& transpo
   const EndKey key(transport.name(), address);
   if (const Measured* const known = Known(key)) return *known;
   if (measured_.size() >= kMostMeasured) measured_.clear();
-  Measured& measured = measured_[key] = {.at = Clock::now()};
+  Measured measured{.at = Clock::now()};
   try {
     const std::unique_ptr<FetchingEnd> end = Connect(transport, address, deadline);
     measured.attaches = end->attaches();
     measured.lane = end->lane();
     measured.gb_per_s = MeasureChannel(*end, memory_, deadline.AtMost(kProbeTime));
-  } catch (const Error& error) {
-    measured.error = error;
+  } catch (const std::exception& error) {
+    measured.error = AsError(error);
   }
   if (deadline.Stopped()) {  // a measurement that was cut short must not be remembered
-    measured_.erase(key);
     throw Error(ErrorCode::kCancelled, "measuring channel " + key.first + ": this attempt was given up");
   }
   if (measured.error && measured.error->code() != ErrorCode::kNotFound) {
     log::warn("channel {} does not work: {}", key.first, measured.error->what());
   }
-  return measured;
+  return measured_[key] = std::move(measured);
 }
 
 // A channel that was asked for by name throws its own error, which says best what is wrong.

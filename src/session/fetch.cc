@@ -192,6 +192,7 @@ class Session final : public FetchSession {
       for (std::size_t i = 0; i < served.size(); ++i) served[i] = options_.relay->Serve(shared.Of(i));
     } catch (const Error& error) {  // only receivers that would take from this one lose, and they have other sources
       log::warn("nothing of {} is relayed: {}", manifests_.front().version().ToString(), error.what());
+      options_.relay->Clear(error);  // of the parts that it had begun to serve
       return std::vector<Relay::Served>(publishers_.size());
     }
     return served;

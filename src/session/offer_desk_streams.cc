@@ -1,6 +1,8 @@
 // OfferDesk: when the walk of a stream begins. It waits for the sessions of all ranks of an engine; those that wait in
 // vain are refused. The number of walks at once is bounded.
 #include <algorithm>
+#include <exception>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "layercast/error.h"
+#include "src/base/as_error.h"
 #include "src/session/offer_desk.h"
 #include "src/session/stream_walk.h"
 
@@ -79,9 +82,16 @@ bool OfferDesk::Session::awaits_walk() const {
 
 void OfferDesk::StartWalksThatWait() {
   if (!std::exchange(walks_wait_, false)) return;
+  std::map<SessionKey, Error> failed;  // refused afterwards, because that ends sessions
   for (const auto& [key, session] : sessions_) {
-    if (session.awaits_walk()) StartWalkIfComplete(session);
+    if (!session.awaits_walk()) continue;
+    try {
+      StartWalkIfComplete(session);
+    } catch (const std::exception& error) {  // no thread is left, or no memory
+      failed.emplace(key, AsError(error));
+    }
   }
+  for (const auto& [key, error] : failed) parts_.context.outbox.Put(key, Refuse(key, error));
 }
 
 // Drops walks that have ended, and what is left in their windows.

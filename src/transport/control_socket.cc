@@ -22,6 +22,7 @@
 #include "src/base/bytes.h"
 #include "src/base/host_lookup.h"
 #include "src/transport/messages.h"
+#include "src/transport/passed_descriptors.h"
 #include "src/transport/poll_for.h"
 
 namespace layercast {
@@ -253,7 +254,7 @@ bool ControlSocket::Fill() {
   taken_ = 0;
   std::array<std::byte, kReadBytes> read;
   iovec data{read.data(), read.size()};
-  // The kernel ends a read after the bytes that a descriptor came with, so one read brings at most one descriptor.
+  // The kernel ends a read after the bytes that descriptors came with. A peer of ours sends one with a message.
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control;
   msghdr header{};
   header.msg_iov = &data;
@@ -266,19 +267,11 @@ bool ControlSocket::Fill() {
   } while (count < 0 && errno == EINTR);
   if (count == 0 || (count < 0 && errno != EAGAIN)) ended_ = true;
   if (count < 0) return false;
-  KeepDescriptor(header);
+  TakeDescriptors(header, descriptors_);
+  if (descriptors_.size() > kMaxDescriptors) throw Error(ErrorCode::kCorrupt, "descriptors that nobody asked for");
   if (count == 0) return false;
   received_.insert(received_.end(), read.begin(), read.begin() + count);
   return true;
-}
-
-void ControlSocket::KeepDescriptor(msghdr& header) {
-  const cmsghdr* const part = CMSG_FIRSTHDR(&header);
-  if (part == nullptr || part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) return;
-  int fd = -1;
-  std::memcpy(&fd, CMSG_DATA(part), sizeof(fd));
-  descriptors_.emplace_back(fd);
-  if (descriptors_.size() > kMaxDescriptors) throw Error(ErrorCode::kCorrupt, "descriptors that nobody asked for");
 }
 
 std::vector<std::byte> ControlSocket::AwaitAnswer(Deadline deadline) {

@@ -19,8 +19,6 @@
 #include "src/base/unique_fd.h"
 #include "src/transport/token.h"
 
-struct msghdr;
-
 namespace layercast {
 
 // "CHANNEL://HOST:PORT#KEY". Value.
@@ -90,7 +88,6 @@ class ControlSocket {
   bool Fill();  // reads what is there; false if there was nothing
   // Sends a part of unsent_ that begins at `from`, with the descriptor that belongs there. Returns sendmsg's result.
   ssize_t SendSome(std::size_t from);
-  void KeepDescriptor(msghdr& header);
 
   UniqueFd fd_;
   std::vector<std::byte> unsent_;

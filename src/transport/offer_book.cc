@@ -47,12 +47,14 @@ std::shared_ptr<Offered> OfferBook::Find(std::uint64_t offer_id) const {
   return found->second;
 }
 
-bool OfferBook::Begin(Offered& offered) {
+OfferUse OfferBook::Begin(const std::shared_ptr<Offered>& offered) {
   const std::lock_guard lock(mutex_);
-  if (offered.removed) return false;
-  ++offered.pieces_under_way;
-  return true;
+  if (offered->removed) return nullptr;
+  ++offered->pieces_under_way;
+  return {offered.get(), EndUse{this, offered}};
 }
+
+void EndUse::operator()(Offered* used) const { book->End(*used); }
 
 void OfferBook::End(Offered& offered) {
   const std::lock_guard lock(mutex_);

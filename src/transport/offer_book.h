@@ -26,6 +26,17 @@ struct Offered {
   std::size_t pieces_under_way = 0;  // guarded by the book's mutex
 };
 
+class OfferBook;
+
+struct EndUse {
+  OfferBook* book = nullptr;
+  std::shared_ptr<Offered> offered;  // second owner: the book
+  void operator()(Offered* used) const;
+};
+
+// A piece of an offer that is on its way: the offered memory may be read until this is destroyed.
+using OfferUse = std::unique_ptr<Offered, EndUse>;
+
 // Thread-safe.
 class OfferBook {
  public:
@@ -43,12 +54,13 @@ class OfferBook {
   // Throws kNotFound.
   std::shared_ptr<Offered> Find(std::uint64_t offer_id) const;
 
-  // To be called before a piece is sent. False: the offer has been removed, and must not be read. Every true must be
-  // followed by one End, when the piece has left.
-  bool Begin(Offered& offered);
-  void End(Offered& offered);
+  // To be called before a piece is sent. Null: the offer has been removed, and must not be read.
+  OfferUse Begin(const std::shared_ptr<Offered>& offered);
 
  private:
+  friend struct EndUse;
+  void End(Offered& offered);
+
   const std::string channel_;
   const WakeUp& service_;
   mutable std::mutex mutex_;

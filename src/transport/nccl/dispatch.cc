@@ -36,8 +36,7 @@ Dispatch::Dispatch(const DispatchParts& parts, const Membership& membership, con
 }
 
 Dispatch::~Dispatch() {
-  epoch_.reset();  // before the memory that it reads
-  for (Round& round : filling_) EndReading(round.pieces.front());
+  epoch_.reset();  // while the offers that it reads are still in use
 }
 
 bool Dispatch::Stands() {
@@ -120,7 +119,8 @@ bool Dispatch::FillAlone() {
 // refused.
 bool Dispatch::FillPiece(std::vector<Lane*> to, bool broadcast) {
   Reply& reply = to.front()->receiver->replies().front();
-  if (!parts_.book.Begin(*reply.offered)) {
+  OfferUse use = parts_.book.Begin(reply.offered);
+  if (use == nullptr) {
     for (const Lane* const lane : to) {
       const std::uint64_t ticket = lane->receiver->replies().front().ticket;
       lane->receiver->Refuse({ticket, ErrorCode::kNotFound, "the offer was removed"});
@@ -129,13 +129,13 @@ bool Dispatch::FillPiece(std::vector<Lane*> to, bool broadcast) {
   }
   // From here on the offer is read, and the piece in filling_ says so even if something below throws.
   Outgoing& piece = filling_.emplace_back().pieces.emplace_back();
-  piece.offered = reply.offered;
+  piece.offered = std::move(use);
   piece.slot = parts_.slots.Take();
   piece.offset = reply.plan.offset();
   bool reads_on = false;
   piece.bytes = PackInto(*piece.slot, reply.plan, reads_on);
   piece.filled = epoch_->copies().Mark();
-  if (!reads_on) EndReading(piece);
+  if (!reads_on) piece.offered.reset();
   const bool last = reply.plan.done();
   for (Lane* const lane : to) {
     ++lane->under_way;
@@ -185,7 +185,7 @@ bool Dispatch::Announce() {
     moved = true;
     Round round = std::move(filling_.front());
     filling_.pop_front();
-    EndReading(round.pieces.front());
+    round.pieces.front().offered.reset();
     if (round.pieces.front().bytes == 0) {
       AnnounceNothing(round);
     } else {
@@ -285,10 +285,6 @@ bool Dispatch::Finish(bool settled) {
     for (Lane* const lane : round.to) lane->under_way -= round.pieces.size();
   }
   return !sent.empty();
-}
-
-void Dispatch::EndReading(Outgoing& piece) {
-  if (piece.offered != nullptr) parts_.book.End(*std::exchange(piece.offered, nullptr));
 }
 
 }  // namespace layercast::nccl_channel

@@ -71,8 +71,8 @@ class Dispatch {
     std::uint64_t offset = 0;
     std::size_t bytes = 0;
     Slots::Lent slot;
-    std::shared_ptr<Offered> offered;  // second owner: the book; null once its memory is not read any more
-    std::uint64_t filled = 0;          // the mark in the stream of copies
+    OfferUse offered;          // null once its memory is not read any more
+    std::uint64_t filled = 0;  // the mark in the stream of copies
   };
   // Pieces that are announced and go together, to one member or to all.
   struct Round {
@@ -98,7 +98,6 @@ class Dispatch {
   bool Launch(bool settled);
   std::vector<Round> TakeLaunchable();
   bool Finish(bool settled);
-  void EndReading(Outgoing& piece);
 
   const DispatchParts parts_;
   std::vector<Lane> lanes_;

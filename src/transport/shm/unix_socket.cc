@@ -9,25 +9,13 @@
 #include <cstring>
 
 #include "layercast/error.h"
+#include "src/transport/passed_descriptors.h"
 #include "src/transport/shm/offer_table.h"
 
 namespace layercast::shm_channel {
 namespace {
 
 constexpr std::size_t kMaxFds = kMaxSegmentsOfOffer + 1;
-
-void TakeFds(msghdr& header, std::vector<UniqueFd>& fds) {
-  for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
-      fds.emplace_back(fd);
-    }
-  }
-}
-
 }  // namespace
 
 bool SendMessage(const UniqueFd& socket, const Message& message, std::span<const int> fds) {
@@ -61,7 +49,7 @@ Received ReceiveMessage(const UniqueFd& socket, Message& message, std::vector<Un
   }
   const ssize_t size = ::recvmsg(socket.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (size < 0) return errno == EAGAIN || errno == EINTR ? Received::kNothing : Received::kEnd;
-  if (fds != nullptr) TakeFds(header, *fds);
+  if (fds != nullptr) TakeDescriptors(header, *fds);
   if (size == 0) return Received::kEnd;
   const bool whole =
       size == static_cast<ssize_t>(sizeof(message)) && (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;

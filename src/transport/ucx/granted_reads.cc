@@ -33,10 +33,7 @@ GrantedReads::GrantedReads(OfferBook& book, ReadableOffers& offers, const Token&
   target_ = offers_.memory().MakeTarget();
 }
 
-GrantedReads::~GrantedReads() {
-  target_.reset();
-  for (const auto& [ticket, offered] : granted_) book_.End(*offered);
-}
+GrantedReads::~GrantedReads() { target_.reset(); }  // while the offers are still in use
 
 Welcome GrantedReads::Describe(const Token& token) const {
   return {kVersion,
@@ -54,8 +51,9 @@ void GrantedReads::Grant(const Reply& reply, ControlSocket& control) {
   if (granted_.contains(reply.ticket)) {
     throw Error(ErrorCode::kCorrupt, "ticket " + std::to_string(reply.ticket) + " is under way already");
   }
-  if (!book_.Begin(*reply.offered)) throw Error(ErrorCode::kNotFound, "the offer was removed");
-  granted_.emplace(reply.ticket, reply.offered);
+  OfferUse use = book_.Begin(reply.offered);
+  if (use == nullptr) throw Error(ErrorCode::kNotFound, "the offer was removed");
+  granted_.emplace(reply.ticket, std::move(use));
   SendPlaces(reply, control);
 }
 
@@ -79,7 +77,6 @@ void GrantedReads::Return(std::uint64_t ticket) {
   if (found == granted_.end()) {
     throw Error(ErrorCode::kCorrupt, "READ of ticket " + std::to_string(ticket) + ", which was not granted");
   }
-  book_.End(*found->second);
   granted_.erase(found);
 }
 

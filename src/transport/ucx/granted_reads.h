@@ -49,7 +49,7 @@ class GrantedReads {
   HostMemory host_;
   Buffer token_;  // a copy that can be registered
   std::unique_ptr<RegisteredMemory> registered_token_;
-  std::map<std::uint64_t, std::shared_ptr<Offered>> granted_;  // by ticket; second owner: the book
+  std::map<std::uint64_t, OfferUse> granted_;  // by ticket
   std::unique_ptr<ReadTarget> target_;
 };
 

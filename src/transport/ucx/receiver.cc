@@ -27,9 +27,6 @@ Receiver::~Receiver() {
   if (link_) link_->Disconnect();  // runs callbacks, which use link_
   link_.reset();
   reads_.reset();
-  for (const auto& piece : under_way_) {
-    if (piece->offered != nullptr) context_.book.End(*piece->offered);
-  }
 }
 
 void Receiver::TakeMessages() {
@@ -156,17 +153,16 @@ bool Receiver::Holds(const Offered& offered) const {
 void Receiver::Feed() {
   while (!replies_.empty() && under_way_.size() < kPiecesUnderWay && window_.HasRoom()) {
     Reply& reply = replies_.front();
-    if (!context_.book.Begin(*reply.offered)) {
-      return Refuse({reply.ticket, ErrorCode::kNotFound, "the offer was removed"});
-    }
-    SendPiece(reply);
+    OfferUse use = context_.book.Begin(reply.offered);
+    if (use == nullptr) return Refuse({reply.ticket, ErrorCode::kNotFound, "the offer was removed"});
+    SendPiece(reply, std::move(use));
     if (reply.plan.done()) replies_.Pop();
   }
 }
 
-void Receiver::SendPiece(Reply& reply) {
+void Receiver::SendPiece(Reply& reply, OfferUse use) {
   std::unique_ptr<Piece> piece = TakeSpare();
-  piece->offered = reply.offered;
+  piece->offered = std::move(use);
   const ReplyPlan::Next next = reply.plan.Take(window_.piece_bytes());
   std::span<const std::byte> data = next.in_place;
   if (data.empty()) {
@@ -224,11 +220,8 @@ void Receiver::OnSent(void* request, ucs_status_t /*status*/, void* piece) {
 void Receiver::End(const Piece& piece) {
   window_.Came(piece.windowed, Deadline::Clock::now() - piece.sent);
   const auto at = std::ranges::find(under_way_, &piece, [](const auto& owned) { return owned.get(); });
-  if (const std::shared_ptr<Offered> offered = std::move((*at)->offered); offered != nullptr) {
-    context_.book.End(*offered);
-  } else {
-    pong_under_way_ = false;
-  }
+  if ((*at)->offered == nullptr) pong_under_way_ = false;
+  (*at)->offered.reset();
   spare_.push_back(std::move(*at));
   under_way_.erase(at);
 }

@@ -64,10 +64,10 @@ class Receiver {
  private:
   struct Piece {
     Receiver* receiver = nullptr;
-    std::shared_ptr<Offered> offered;  // second owner: the book; null: not a piece but a PONG
-    std::vector<std::byte> header;     // UCX reads it until the message has left
-    Buffer gathered;                   // kPieceBytes, made at its first use
-    std::size_t windowed = 0;          // its bytes in the window; 0: not by rendezvous, so UCX tells only when it left
+    OfferUse offered;               // null: not a piece but a PONG
+    std::vector<std::byte> header;  // UCX reads it until the message has left
+    Buffer gathered;                // kPieceBytes, made at its first use
+    std::size_t windowed = 0;       // its bytes in the window; 0: not by rendezvous, so UCX tells only when it left
     Deadline::Clock::time_point sent;
   };
 
@@ -80,7 +80,7 @@ class Receiver {
   bool ProgressReads();
   void GrantNext();
   void Feed();
-  void SendPiece(Reply& reply);
+  void SendPiece(Reply& reply, OfferUse use);
   void SendPong();
   void Send(std::unique_ptr<Piece> piece, std::span<const std::byte> data);
   std::unique_ptr<Piece> TakeSpare();

@@ -67,7 +67,10 @@ bool UcxReads::Read(const RemoteKey& key, std::uint64_t address, std::span<std::
   params.user_data = &*read;
   const ucs_status_ptr_t request = ucp_get_nbx(link_.endpoint(), destination.data(), destination.size(), address,
                                                static_cast<const UcxKey&>(key).get(), &params);
-  if (UCS_PTR_IS_PTR(request)) return false;
+  if (UCS_PTR_IS_PTR(request)) {
+    link_.Began();
+    return false;
+  }
   under_way_.erase(read);
   if (request == nullptr) return true;
   failure_ = std::string("UCX cannot read: ") + ucs_status_string(UCS_PTR_STATUS(request));
@@ -85,6 +88,7 @@ void UcxReads::OnRead(void* request, ucs_status_t status, void* read) {
   ucp_request_free(request);
   UnderWay& ended = *static_cast<UnderWay*>(read);
   UcxReads& self = *ended.owner;
+  self.link_.Ended();
   if (status == UCS_OK) {
     self.landed_.push_back(ended.ticket);
   } else if (self.failure_.empty()) {

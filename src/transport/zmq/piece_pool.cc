@@ -24,23 +24,25 @@ void TakeBack(Piece& /*piece*/) {}
 #endif
 }  // namespace
 
-Piece* PiecePool::Begin(const std::shared_ptr<Offered>& offered, const std::shared_ptr<Peer>& peer) {
-  if (!book_.Begin(*offered)) return nullptr;
+PiecePool::Filling PiecePool::Begin(const std::shared_ptr<Offered>& offered, const std::shared_ptr<Peer>& peer) {
+  OfferUse use = book_.Begin(offered);
+  if (use == nullptr) return nullptr;
   const std::lock_guard lock(mutex_);
   if (spare_.empty()) {
-    spare_.push_back(std::make_unique<Piece>());
-    spare_.back()->gathered = Buffer(memory_, kPieceBytes);
+    auto fresh = std::make_unique<Piece>();
+    fresh->gathered = Buffer(memory_, kPieceBytes);
+    spare_.push_back(std::move(fresh));
   }
   Piece* piece = under_way_.emplace_back(std::move(spare_.back())).get();
   spare_.pop_back();
   piece->pool = this;
-  piece->offered = offered;
+  piece->offered = std::move(use);
   piece->peer = peer;
   ++peer->pieces_under_way;
-  return piece;
+  return Filling(piece);
 }
 
-void PiecePool::HandOver(Piece& piece) { GiveAway(piece); }
+void PiecePool::HandOver(Filling piece) { GiveAway(*piece.release()); }
 
 void PiecePool::End(void* /*data*/, void* piece) {
   auto& ended = *static_cast<Piece*>(piece);
@@ -51,12 +53,12 @@ void PiecePool::End(void* /*data*/, void* piece) {
 void PiecePool::Cut(const std::shared_ptr<Offered>& offered) {
   const std::lock_guard lock(mutex_);
   for (const auto& piece : under_way_) {
-    if (piece->offered == offered) piece->peer->connection.Cut();
+    if (piece->offered.get() == offered.get()) piece->peer->connection.Cut();
   }
 }
 
 void PiecePool::Recycle(Piece& piece) {
-  std::shared_ptr<Offered> offered;
+  OfferUse offered;  // ends once the lock is gone
   {
     const std::lock_guard lock(mutex_);
     offered = std::move(piece.offered);  // Cut looks at it
@@ -69,7 +71,6 @@ void PiecePool::Recycle(Piece& piece) {
     if (spare_.size() < kSparePieces) spare_.push_back(std::move(*at));
     under_way_.erase(at);
   }
-  book_.End(*offered);
 }
 
 }  // namespace layercast::zmq_channel

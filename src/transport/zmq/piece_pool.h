@@ -19,9 +19,9 @@ class PiecePool;
 // The bytes of a piece on their way. Between HandOver and End they belong to ZeroMQ's threads.
 struct Piece {
   PiecePool* pool = nullptr;
-  std::shared_ptr<Offered> offered;  // second owner: the book
-  std::shared_ptr<Peer> peer;        // second owner: the service thread
-  Buffer gathered;  // kPieceBytes long, for pieces that are gathered; untouched before the first of them
+  OfferUse offered;
+  std::shared_ptr<Peer> peer;  // second owner: the service thread
+  Buffer gathered;             // kPieceBytes long, for pieces that are gathered; untouched before the first of them
 };
 
 // Resource; thread-safe.
@@ -29,13 +29,18 @@ class PiecePool {
  public:
   PiecePool(OfferBook& book, const WakeUp& service) : book_(book), service_(service) {}
 
-  // A piece to fill. It counts as under way for the offer and the peer from now on. Null if the offer has been removed.
-  Piece* Begin(const std::shared_ptr<Offered>& offered, const std::shared_ptr<Peer>& peer);
-  // To be called when the piece is filled, before its frame is given to ZeroMQ.
-  static void HandOver(Piece& piece);
   // The function by which ZeroMQ frees a frame: called, on a thread of ZeroMQ's, when the frame has left. `piece` is a
   // Piece.
   static void End(void* data, void* piece);
+  struct EndPiece {
+    void operator()(Piece* piece) const { End(nullptr, piece); }
+  };
+  // A piece to fill, which ends unless it is handed over. It counts as under way for the offer and the peer from now
+  // on. Null if the offer has been removed.
+  using Filling = std::unique_ptr<Piece, EndPiece>;
+  Filling Begin(const std::shared_ptr<Offered>& offered, const std::shared_ptr<Peer>& peer);
+  // To be called when the piece is filled and a frame is made that ends it, before ZeroMQ gets that.
+  static void HandOver(Filling piece);
   // Cuts the connection of every peer that holds a piece of the offer.
   void Cut(const std::shared_ptr<Offered>& offered);
 

@@ -107,7 +107,7 @@ bool Service::Feed(Work& work) {
 
 bool Service::SendPiece(Work& work) {
   Reply& reply = work.replies.front();
-  Piece* piece = pieces_.Begin(reply.offered, work.peer);
+  PiecePool::Filling piece = pieces_.Begin(reply.offered, work.peer);
   if (piece == nullptr) {
     Send(work.peer->routing_id, EncodeRefusal({reply.ticket, ErrorCode::kNotFound, "the offer was removed"}));
     return false;
@@ -118,8 +118,8 @@ bool Service::SendPiece(Work& work) {
     data = piece->gathered.span().first(reply.plan.Gather(piece->gathered.data(), kPieceBytes));
   }
   const auto bytes = static_cast<std::uint32_t>(data.size());
-  zmq::message_t body(const_cast<std::byte*>(data.data()), data.size(), PiecePool::End, piece);
-  PiecePool::HandOver(*piece);
+  zmq::message_t body(const_cast<std::byte*>(data.data()), data.size(), PiecePool::End, piece.get());
+  PiecePool::HandOver(std::move(piece));
   // A frame that ZeroMQ does not take gives itself back (PiecePool::End) when it goes out of scope.
   Sent sent = Send(work.peer->routing_id, EncodePieceHeader({reply.ticket, next.offset, bytes}));
   if (sent == Sent::kTaken) sent = Send(work.peer->routing_id, body);
