@@ -15,7 +15,7 @@ if(LAYERCAST_CUDA STREQUAL "SIMULATED")
   if(LAYERCAST_HAVE_TORCH)  # which would take the simulated driver for its own
     message(FATAL_ERROR "LAYERCAST_CUDA=SIMULATED: expected LAYERCAST_TORCH=OFF beside it")
   endif()
-  add_subdirectory(${CMAKE_SOURCE_DIR}/tests/simulated_cuda simulated_cuda)
+  add_subdirectory(${PROJECT_SOURCE_DIR}/tests/simulated_cuda simulated_cuda)
   add_library(layercast::cudart INTERFACE IMPORTED)
   target_link_libraries(layercast::cudart INTERFACE layercast_simulated_cuda)
   set(LAYERCAST_HAVE_CUDA ON)

@@ -22,7 +22,7 @@ if(NOT LAYERCAST_SANITIZE)  # no test runs it there
   add_dependencies(core layercast)
 endif()
 set_target_properties(layercast PROPERTIES
-  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE CXX
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} LINKER_LANGUAGE CXX
   LINK_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/exports.map)
 target_link_libraries(layercast PRIVATE ${outside})
 target_link_options(layercast PRIVATE LINKER:--version-script=${CMAKE_CURRENT_LIST_DIR}/exports.map)
@@ -33,12 +33,17 @@ target_include_directories(layercast PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(layercast PUBLIC cxx_std_20)
 
-install(TARGETS layercast EXPORT LayercastTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY include/layercast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+# Components: Library is all that find_package needs, Programs is what cli/ installs.
+install(TARGETS layercast EXPORT LayercastTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT Library NAMELINK_COMPONENT Library)
+install(DIRECTORY include/layercast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT Library
+  FILES_MATCHING PATTERN "*.h")
 
+# The build tree can be found too, with Layercast_DIR.
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Layercast)
-install(EXPORT LayercastTargets NAMESPACE Layercast:: DESTINATION ${package_folder})
+install(EXPORT LayercastTargets NAMESPACE Layercast:: DESTINATION ${package_folder} COMPONENT Library)
+export(EXPORT LayercastTargets NAMESPACE Layercast:: FILE ${PROJECT_BINARY_DIR}/LayercastTargets.cmake)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/LayercastConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-file(WRITE ${PROJECT_BINARY_DIR}/LayercastConfig.cmake "include(\${CMAKE_CURRENT_LIST_DIR}/LayercastTargets.cmake)\n")
+configure_file(${CMAKE_CURRENT_LIST_DIR}/LayercastConfig.cmake ${PROJECT_BINARY_DIR}/LayercastConfig.cmake COPYONLY)
 install(FILES ${PROJECT_BINARY_DIR}/LayercastConfig.cmake ${PROJECT_BINARY_DIR}/LayercastConfigVersion.cmake
-  DESTINATION ${package_folder})
+  DESTINATION ${package_folder} COMPONENT Library)

@@ -2,7 +2,7 @@
 # scripts/setup puts into .venv; without those they are left out, and configuring says so.
 #   LAYERCAST_PYTHON  the interpreter; by default .venv's, then python3
 set(LAYERCAST_HAVE_PYTHON OFF)
-foreach(python ${LAYERCAST_PYTHON} ${CMAKE_SOURCE_DIR}/.venv/bin/python python3)
+foreach(python ${LAYERCAST_PYTHON} ${PROJECT_SOURCE_DIR}/.venv/bin/python python3)
   execute_process(COMMAND ${python} -c
     "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ('torch', 'transformers', 'safetensors', 'pytest'))))"
     RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)

@@ -8,7 +8,7 @@ if(LAYERCAST_TORCH STREQUAL "OFF")
 endif()
 
 if(NOT EXISTS "${LAYERCAST_TORCH_DIR}/lib/libtorch_cpu.so")
-  foreach(python ${CMAKE_SOURCE_DIR}/.venv/bin/python python3)
+  foreach(python ${PROJECT_SOURCE_DIR}/.venv/bin/python python3)
     execute_process(
       COMMAND ${python} -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0])"
       OUTPUT_VARIABLE found RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)

@@ -1,14 +1,20 @@
 #include "layercast/publisher.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "layercast/error.h"
+#include "src/base/home_process.h"
 #include "src/base/utf8.h"
 #include "src/session/offer_service.h"
 #include "trainer_side/declared_weights.h"
@@ -19,6 +25,29 @@ namespace {
 
 // How long to wait until a version that has expired is released. If all goes well, it does not take that long.
 constexpr std::chrono::milliseconds kLettingGo{1000};
+
+constexpr std::size_t kMostThreads = 1024;
+constexpr std::size_t kMostInAFleet = 64;
+constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
+
+template <class Value>
+void ExpectWithin(const char* option, Value least, Value value, Value most) {
+  if (least <= value && value <= most) return;
+  throw Error(ErrorCode::kInvalidArgument, std::string("a publisher's ") + option + ": expected " +
+                                               std::to_string(least) + " to " + std::to_string(most) + ", got " +
+                                               std::to_string(value));
+}
+
+const PublisherOptions& Checked(const PublisherOptions& options) {
+  constexpr std::size_t kOne = 1;
+  ExpectWithin("retained_versions", kOne, options.retained_versions, std::numeric_limits<std::size_t>::max());
+  ExpectWithin("threads", kOne, options.threads, kMostThreads);
+  ExpectWithin("nccl_fleet", kOne, options.nccl_fleet, kMostInAFleet);
+  ExpectWithin("peer_timeout (ms)", std::chrono::milliseconds::rep{1}, options.peer_timeout.count(), kLongest.count());
+  ExpectWithin("eviction_time (ms)", std::chrono::milliseconds::rep{0}, options.eviction_time.count(),
+               kLongest.count());
+  return options;
+}
 
 }  // namespace
 
@@ -74,7 +103,7 @@ int PublishedVersion::readers() const { return state_->offered->readers(); }
 class Publisher::Impl {
  public:
   explicit Impl(const PublisherOptions& options)
-      : options_(options),
+      : options_(Checked(options)),
         pool_(options.threads),
         failpoints_(FailPoints::FromEnvironment("publisher")),
         service_({.endpoint = options.endpoint,
@@ -94,10 +123,20 @@ class Publisher::Impl {
   }
 
   std::string endpoint() const { return service_.endpoint(); }
+  bool IsHere() const { return home_.IsHere(); }
 
   std::shared_ptr<PublishedVersion::State> Publish(const PublishOptions& options, Weights weights) {
+    home_.Expect("a publisher");
     CheckName("lineage", options.lineage);
+    if (publishing_ == std::this_thread::get_id()) {
+      throw Error(ErrorCode::kFailedPrecondition, "Publish was called by the walk of another Publish");
+    }
     const std::lock_guard lock(mutex_);
+    publishing_ = std::this_thread::get_id();
+    const struct Done {
+      std::atomic<std::thread::id>& publishing;
+      ~Done() { publishing = std::thread::id(); }
+    } done{publishing_};
     CheckNewer(options);
     if (!weights.walk) throw Error(ErrorCode::kInvalidArgument, "weights without a walk");
     FreeEvicted();
@@ -171,10 +210,12 @@ class Publisher::Impl {
                   [](const auto& state) { return state->offered->expired() && state->WaitReleased(kLettingGo); });
   }
 
+  const HomeProcess home_;
   const PublisherOptions options_;
   WorkerPool pool_;
   FailPoints failpoints_;
   std::mutex mutex_;
+  std::atomic<std::thread::id> publishing_{};  // who holds mutex_ in Publish, and so may not take it again
   DeviceTensors device_tensors_{OpenCudaStream, pool_};
   OfferService service_;
   // The other owners of these states are the caller's handles.
@@ -185,7 +226,9 @@ class Publisher::Impl {
 };
 
 Publisher::Publisher(const PublisherOptions& options) : impl_(std::make_unique<Impl>(options)) {}
-Publisher::~Publisher() = default;
+Publisher::~Publisher() {
+  if (!impl_->IsHere()) static_cast<void>(impl_.release());  // its threads are in another process
+}
 std::string Publisher::endpoint() const { return impl_->endpoint(); }
 
 PublishedVersion Publisher::Publish(const PublishOptions& options, Weights weights) {

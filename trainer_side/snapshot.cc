@@ -142,6 +142,7 @@ Snapshot TakeSnapshot(const PublishOptions& options, const Weights& weights,
   Growing version(weights.borrowed, places);
   DeclaredWeights declared(weights);
   const std::unique_ptr<WeightsIterator> walk = weights.walk({});
+  if (walk == nullptr) throw Error(ErrorCode::kInvalidArgument, "the weights' walk gave no iterator");
   while (std::optional<NamedTensor> named = walk->Next()) {
     declared.Check(*named);
     version.Add(*std::move(named));

@@ -31,6 +31,7 @@ Weights Weights::FromCheckpoint(const CheckpointSource& source) {
 
 Weights Weights::Once(std::vector<TensorSpec> specs, std::unique_ptr<WeightsIterator> iterator,
                       std::vector<std::optional<TensorPart>> parts) {
+  if (iterator == nullptr) throw Error(ErrorCode::kInvalidArgument, "weights without an iterator");
   Weights weights;
   weights.specs = std::move(specs);
   weights.parts = std::move(parts);

@@ -156,7 +156,9 @@ ModelConfig ModelRegistry::DraftConfigOf(const ModelDescription& draft) const {
 
 std::unique_ptr<Module> ModelRegistry::Build(const ModelConfig& config, const ParallelConfig& parallel,
                                              const WeightsMapper& names) const {
-  std::unique_ptr<Module> model = FamilyOf(config.architectures).second.build(config, parallel, config.dtype);
+  const auto& [name, family] = FamilyOf(config.architectures);
+  std::unique_ptr<Module> model = family.build(config, parallel, config.dtype);
+  if (model == nullptr) throw Error(ErrorCode::kInvalidArgument, "the factory of '" + name + "' gave no module tree");
   model->SetMapper(names | InnerNames(*model) | model->mapper());
   CheckpointQuantization::Parse(config.json).ApplyTo(*model);
   model->SetParallel(parallel);

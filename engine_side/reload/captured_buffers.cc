@@ -70,7 +70,7 @@ void CheckNoOverlap(std::vector<const CapturedBuffer*> buffers) {
   for (std::size_t i = 1; i < buffers.size(); ++i) {
     const CapturedBuffer& before = *buffers[i - 1];
     if (before.device == buffers[i]->device && before.address + ExtentBytes(before) > buffers[i]->address) {
-      Refuse(*buffers[i], "it overlaps '" + before.name + "'");
+      Refuse(*buffers[i], "its bytes overlap those of '" + before.name + "', or lie between them");
     }
   }
 }

@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "engine_side/reload/attempt_stop.h"
+#include "engine_side/reload/one_at_a_time.h"
 #include "engine_side/reload/served_version.h"
 #include "engine_side/reload/stage_clock.h"
 #include "engine_side/reload/stager.h"
 #include "engine_side/reload/weight_layout.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
+#include "src/base/home_process.h"
 #include "src/base/log.h"
 
 namespace layercast {
@@ -55,6 +57,14 @@ class Receiver::Impl {
         failpoints_(FailPoints::FromEnvironment("rank" + std::to_string(parallel.engine_rank()))),
         stager_(std::move(model), parallel, quantization, captured_, options, failpoints_, report_),
         buffers_digest_(captured_.TableDigest()) {}
+
+  // Makes a call of the user's; those below are made by it.
+  template <class Call>
+  decltype(auto) Alone(const char* name, const Call& call) {
+    home_.Expect("a receiver");
+    return calls_.Run(name, call);
+  }
+  bool IsHere() const { return home_.IsHere(); }
 
   void Stage(ReloadSource source, std::uint64_t attempt) {
     Start();
@@ -296,6 +306,8 @@ class Receiver::Impl {
     }
   }
 
+  const HomeProcess home_;
+  OneAtATime calls_;
   const CommitPolicy policy_;
   const CapturedBuffers captured_;
   FailPoints failpoints_;
@@ -320,36 +332,70 @@ Receiver::Receiver(std::unique_ptr<Module> model, ParallelConfig parallel, const
                    CapturedBuffers captured, const ReceiverOptions& options)
     : impl_(std::make_unique<Impl>(Given(std::move(model), parallel), parallel, quantization, std::move(captured),
                                    options)) {}
-Receiver::~Receiver() = default;
+
+Receiver::~Receiver() {
+  if (!impl_->IsHere()) static_cast<void>(impl_.release());  // its threads are in another process
+}
 
 ReloadReport Receiver::ReloadWeights(ReloadSource source) {
-  impl_->Stage(std::move(source), 0);
-  impl_->Commit();
-  impl_->VerifyServed();
-  return impl_->report();
+  return impl_->Alone("ReloadWeights", [&] {
+    impl_->Stage(std::move(source), 0);
+    impl_->Commit();
+    impl_->VerifyServed();
+    return impl_->report();
+  });
 }
 
 void Receiver::Stage(ReloadSource source, std::uint64_t attempt) {
-  impl_->Stage(std::move(source), attempt);
-  impl_->LetGoOfPublisher();
+  impl_->Alone("Stage", [&] {
+    impl_->Stage(std::move(source), attempt);
+    impl_->LetGoOfPublisher();
+  });
 }
-void Receiver::Prepare() { impl_->Prepare(); }
-void Receiver::SetTimeout(std::chrono::milliseconds timeout) { impl_->SetTimeout(timeout); }
-void Receiver::Commit() { impl_->Commit(); }
-bool Receiver::RollBack() { return impl_->RollBack(); }
-void Receiver::Abort() { impl_->Abort(); }
+
+void Receiver::Prepare() {
+  impl_->Alone("Prepare", [&] { impl_->Prepare(); });
+}
+void Receiver::Commit() {
+  impl_->Alone("Commit", [&] { impl_->Commit(); });
+}
+bool Receiver::RollBack() {
+  return impl_->Alone("RollBack", [&] { return impl_->RollBack(); });
+}
+void Receiver::Abort() {
+  impl_->Alone("Abort", [&] { impl_->Abort(); });
+}
+void Receiver::VerifyServed() {
+  impl_->Alone("VerifyServed", [&] { impl_->VerifyServed(); });
+}
+void Receiver::AdoptStaged(const Version& version) {
+  impl_->Alone("AdoptStaged", [&] { impl_->AdoptStaged(version); });
+}
+void Receiver::SetChannel(std::string channel) {
+  impl_->Alone("SetChannel", [&] { impl_->SetChannel(std::move(channel)); });
+}
+void Receiver::SetTimeout(std::chrono::milliseconds timeout) {
+  impl_->Alone("SetTimeout", [&] { impl_->SetTimeout(timeout); });
+}
 void Receiver::Cancel(std::uint64_t attempt) { impl_->Cancel(attempt); }
-void Receiver::SetChannel(std::string channel) { impl_->SetChannel(std::move(channel)); }
-void Receiver::VerifyServed() { impl_->VerifyServed(); }
-void Receiver::record_metadata_for_reloading() { impl_->RecordMetadata(); }
-void Receiver::initialize_layerwise_reload(std::vector<TensorSpec> specs) { impl_->Initialize(specs); }
-std::set<std::string> Receiver::load_weights(WeightsIterator& weights) { return impl_->Load(weights); }
-ReloadReport Receiver::finalize_layerwise_processing() { return impl_->Finalize(); }
+
+void Receiver::record_metadata_for_reloading() {
+  impl_->Alone("record_metadata_for_reloading", [&] { impl_->RecordMetadata(); });
+}
+void Receiver::initialize_layerwise_reload(std::vector<TensorSpec> specs) {
+  impl_->Alone("initialize_layerwise_reload", [&] { impl_->Initialize(specs); });
+}
+std::set<std::string> Receiver::load_weights(WeightsIterator& weights) {
+  return impl_->Alone("load_weights", [&] { return impl_->Load(weights); });
+}
+ReloadReport Receiver::finalize_layerwise_processing() {
+  return impl_->Alone("finalize_layerwise_processing", [&] { return impl_->Finalize(); });
+}
+
 const std::optional<Version>& Receiver::version() const { return impl_->version(); }
 const std::optional<Torn>& Receiver::torn() const { return impl_->torn(); }
 const ReloadReport& Receiver::report() const { return impl_->report(); }
 const CapturedBuffers& Receiver::captured() const { return impl_->captured(); }
 const Version& Receiver::staged_version() const { return impl_->staged_version(); }
-void Receiver::AdoptStaged(const Version& version) { impl_->AdoptStaged(version); }
 
 }  // namespace layercast

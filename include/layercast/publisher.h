@@ -38,7 +38,7 @@ struct LAYERCAST_PUBLIC Weights {
   // A checkpoint's tensors, walked in the order of its files. If only the path is given, the format is detected.
   static Weights FromCheckpoint(const CheckpointSource& source);
   static Weights FromCheckpoint(const std::string& path);
-  // The tensors of an iterator, which can be walked only once.
+  // The tensors of an iterator, which can be walked only once. Throws kInvalidArgument if there is none.
   static Weights Once(std::vector<TensorSpec> specs, std::unique_ptr<WeightsIterator> weights,
                       std::vector<std::optional<TensorPart>> parts = {});
 };
@@ -51,14 +51,14 @@ enum class PublishAs : std::uint8_t { kSnapshot, kStream };
 struct PublisherOptions {
   std::string endpoint = "tcp://127.0.0.1:0";  // of the control link; port 0 picks a free one
   bool allow_remote = false;                   // an address beyond loopback is refused without it
-  std::size_t retained_versions = 2;           // kept for late joiners; older ones are evicted
+  std::size_t retained_versions = 2;           // kept for late joiners, 1 or more; older ones are evicted
   // How many evicted versions live on for the engines that still read them. If there are more when another version is
   // published, the readers of the oldest are refused, by an error that names the version, and its memory is freed. So
   // there are never more than retained_versions + evicted_versions + 1 versions.
   std::size_t evicted_versions = 2;
   // How long the readers of a version that was evicted or withdrawn may still take. After that they are refused.
   std::chrono::milliseconds eviction_time{600'000};
-  std::size_t threads = 2;  // for copying, amax and digests
+  std::size_t threads = 2;  // for copying, amax and digests: 1 to 1024
   // How many bytes of streams may wait for receivers. When so many do, the walks wait. Engines that take a stream at
   // the same time have equal shares of it. An engine keeps what already waits for it when another one begins, so n
   // engines together have at most 1 + 1/2 + ... + 1/n times this (32 engines: four times). One tensor may always wait
@@ -105,10 +105,13 @@ class LAYERCAST_PUBLIC PublishedVersion {
   std::shared_ptr<State> state_;  // the second owner is the publisher
 };
 
-// Resource; thread-safe.
+// Resource; thread-safe. A child that was forked cannot use it: Publish throws kFailedPrecondition there.
 class LAYERCAST_PUBLIC Publisher {
  public:
+  // Throws kInvalidArgument on an option out of its bounds or an endpoint that is none, kUnsupported on a channel that
+  // this build or machine does not have, and kUnavailable if the endpoint cannot be bound.
   explicit Publisher(const PublisherOptions& options);
+  // Ends all sessions; returns once no walk of a stream runs any more, however long its iterator takes.
   ~Publisher();
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
@@ -117,14 +120,15 @@ class LAYERCAST_PUBLIC Publisher {
   std::string endpoint() const;
 
   // For a snapshot, copies (or borrows) every tensor, checks it, and offers the version. What was copied may change
-  // once this returns. For a stream, offers the version and returns; each engine that takes it causes a walk.
+  // once this returns. For a stream, offers the version and returns; each engine that takes it causes a walk. One call
+  // waits for another's walk to end.
   // Device memory: a snapshot's tensor stays on its device, in a copy of its own, if all of the publisher's channels
   // reach device memory (PublisherOptions::channels). Otherwise, and in a stream, it is brought to the host. Its values
   // must be complete when a walk yields it, for Publish waits for none of the trainer's CUDA streams.
   // Throws kCorrupt, naming tensor and index, on NaN or infinity; kInvalidArgument on a lineage that is not UTF-8
   // without control characters, a step that is not newer than the lineage's last, a repeated name, a part that leaves
-  // its tensor, a tensor without bytes, or no tensor; kUnsupported on a tensor in device memory if the build has no
-  // CUDA, or if it is borrowed and a channel does not reach it.
+  // its tensor, a tensor without bytes, or no tensor; kFailedPrecondition if a walk calls it; kUnsupported on a tensor
+  // in device memory if the build has no CUDA, or if it is borrowed and a channel does not reach it.
   PublishedVersion Publish(const PublishOptions& options, Weights weights);
 
  private:

@@ -106,7 +106,7 @@ struct ReceiverOptions {
   // True: pieces go straight to their kernel tensors where the recipe allows it. False: all five stages everywhere.
   bool direct = true;
   // Called on the staging thread while bytes arrive from a publisher or a checkpoint: with how many came so far, and
-  // how many will come in all. May be empty.
+  // how many will come in all. It may call Cancel of the receiver, and nothing else. May be empty.
   std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)> on_progress{};
   // Holds what the commit policy keeps: the staged copy, the undo log, a byte for each buffer. (The copies of buffers
   // on a device are in device memory and in pinned memory instead.) Allocated at the first reload. An engine whose
@@ -125,8 +125,9 @@ struct Torn {
   Version to;                   // the version that was being written
 };
 
-// Resource; one call at a time, except that Cancel may come at any time. After a call that throws, the engine serves
-// what it served before, or is torn(). Which of the two depends on the commit policy and the moment (docs/commit.md).
+// Resource; one call at a time, except that Cancel may come at any time: any other call during a call, and any call in
+// a child that was forked, throws kFailedPrecondition. After a call that throws, the engine serves what it served
+// before, or is torn(). Which of the two depends on the commit policy and the moment (docs/commit.md).
 class LAYERCAST_PUBLIC Receiver {
  public:
   // `model` is this rank's tree, on meta; ModelRegistry builds one from a config.json, or the host program does.

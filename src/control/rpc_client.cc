@@ -81,7 +81,7 @@ class RpcClient::Impl {
       if (lost && heard_now) {
         throw Error(ErrorCode::kUnavailable, peer_ + ": the connection was lost, calling '" + method + "'");
       }
-      if (Clock::now() - last_heard >= peer_timeout_) {
+      if (std::chrono::floor<std::chrono::milliseconds>(Clock::now() - last_heard) >= peer_timeout_) {
         throw Error(ErrorCode::kUnavailable, peer_ + " was silent for " + std::to_string(peer_timeout_.count()) +
                                                  " ms, calling '" + method + "'" + DoubtOfEndpoint(heard_));
       }

@@ -203,7 +203,7 @@ std::shared_ptr<const VersionHold> OfferDesk::HoldVersion(const wire::Hello& hel
     }
   }
   if (versions_.empty() && hello.lineage.empty() && !hello.step_known) {
-    throw Error(ErrorCode::kNotFound, "no version is offered here yet");
+    throw Error(ErrorCode::kNotFound, "no version is offered here");
   }
   const std::string lineage = hello.lineage.empty() ? "any lineage" : hello.lineage;
   throw Error(ErrorCode::kNotFound, "version " + lineage + (hello.step_known ? "@" + std::to_string(hello.step) : "") +

@@ -65,8 +65,9 @@ std::optional<wire::Message> PublisherLink::Receive(Deadline deadline, const std
       taken_in_bytes_ -= first.bytes;
       return std::move(first.message);
     }
+    const bool lost = WasLost();
     if (std::optional<wire::Message> message = TakeOne(stage)) return message;
-    KeepAlive(stage);
+    KeepAlive(stage, lost);
     if (deadline.Passed()) return std::nullopt;
     std::array<zmq::pollitem_t, 1> items = {{{socket_.handle(), 0, ZMQ_POLLIN, 0}}};
     PollSockets(items, deadline.AtMost(MessageMeter::kLook).Remaining());
@@ -94,6 +95,7 @@ void PublisherLink::RefuseAnswer(const std::string& stage, const std::string& ex
 }
 
 void PublisherLink::TakeIn(std::size_t most, const std::string& stage) {
+  const bool lost = WasLost();
   while (std::optional<wire::Message> message = TakeOne(stage)) {
     if (taken_in_.size() >= most) RefuseAnswer(stage, "nothing", *message);
     if (taken_in_bytes_ + last_bytes_ > kMostTakenIn) {
@@ -102,7 +104,7 @@ void PublisherLink::TakeIn(std::size_t most, const std::string& stage) {
     taken_in_bytes_ += last_bytes_;
     taken_in_.push_back({*std::move(message), last_bytes_});
   }
-  KeepAlive(stage);
+  KeepAlive(stage, lost);
 }
 
 wire::Message PublisherLink::Expect(Deadline deadline, const std::string& stage) {
@@ -111,8 +113,13 @@ wire::Message PublisherLink::Expect(Deadline deadline, const std::string& stage)
               peer_.text() + ", " + stage + ": no answer before the deadline" + DoubtOfEndpoint(heard_));
 }
 
-void PublisherLink::KeepAlive(const std::string& stage) {
+// ZeroMQ connects again, but to a publisher that knows nothing of this session. To be asked before what has come is
+// taken, which may be why it was ended.
+bool PublisherLink::WasLost() { return limits_->Ended() != 0 && heard_; }
+
+void PublisherLink::KeepAlive(const std::string& stage, bool lost) {
   ThrowIfStopped(stop_, peer_.text() + ", " + stage);
+  if (lost) throw Error(ErrorCode::kUnavailable, peer_.text() + ": the connection was lost, " + stage);
   if (const std::string why = limits_->Enforce(); !why.empty()) {
     throw Error(ErrorCode::kCorrupt, peer_.text() + ", " + stage + ": " + why);
   }
@@ -124,7 +131,7 @@ void PublisherLink::KeepAlive(const std::string& stage) {
     last_ping_ = now;
     Send(wire::Ping{});
   }
-  if (now - last_heard_ >= peer_timeout_) {
+  if (std::chrono::floor<milliseconds>(now - last_heard_) >= peer_timeout_) {  // which may be the longest there is
     throw Error(ErrorCode::kUnavailable, peer_.text() + " was silent for " + std::to_string(peer_timeout_.count()) +
                                              " ms, " + stage + DoubtOfEndpoint(heard_));
   }

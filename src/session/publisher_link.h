@@ -46,7 +46,8 @@ class PublisherLink {
   [[noreturn]] void RefuseAnswer(const std::string& stage, const std::string& expected, const wire::Message& got) const;
 
  private:
-  void KeepAlive(const std::string& stage);
+  bool WasLost();
+  void KeepAlive(const std::string& stage, bool lost);
   std::optional<wire::Message> TakeOne(const std::string& stage);
 
   const PeerName peer_;

@@ -110,6 +110,7 @@ std::vector<std::string> StreamWalk::Order() const {
 void StreamWalk::WalkAll(const std::stop_token& stop) {
   const Manifest& manifest = version_->manifest();
   const std::unique_ptr<WeightsIterator> weights = version_->Walk(Order());
+  if (weights == nullptr) throw Error(ErrorCode::kInvalidArgument, "the source's walk gave no iterator");
   std::vector<bool> yielded(manifest.size());  // each tensor at most once, because there is an offer's number for each
   std::uint32_t sequence = 0;
   WorkCost cost;

@@ -79,7 +79,7 @@ TEST_F(CapturedBuffersTest, RefusesWhatCannotBeWrittenSafely) {
     EXPECT_THAT([&] { CapturedBuffers::Adopt(buffers); }, ThrowsMessage<Error>(HasSubstr(why)));
   };
   refused({Make("a", 0, {4}), Make("a", 8, {4})}, "named twice");
-  refused({Make("a", 0, {4}), Make("b", 3, {4})}, "'b': it overlaps 'a'");
+  refused({Make("a", 0, {4}), Make("b", 3, {4})}, "'b': its bytes overlap those of 'a'");
   refused({Make("a", 0, {4, 4}, {1})}, "expected 2 strides");
   refused({Make("a", 0, {2, 4}, {0, 1})}, "strides [0, 1] lay elements of shape [2, 4] over each other");
   refused({Make("a", 0, {4, 4}, {3, 1})}, "over each other");
@@ -100,7 +100,7 @@ TEST_F(CapturedBuffersTest, BuffersOfADeviceOverlapEachOtherWhateverTheHostHasBe
   };
   const CapturedBuffer host = Make("host", 2, {4});
   EXPECT_THAT([&] { CapturedBuffers::Adopt({on_device(Make("a", 0, {8})), host, on_device(Make("b", 4, {8}))}); },
-              ThrowsMessage<Error>(HasSubstr("'b': it overlaps 'a'")));
+              ThrowsMessage<Error>(HasSubstr("'b': its bytes overlap those of 'a'")));
   EXPECT_THAT([&] { CapturedBuffers::Adopt({on_device(Make("a", 0, {8})), host}); },
               ThrowsMessage<Error>(HasSubstr("CUDA device 999: ")));  // they do not overlap
 }

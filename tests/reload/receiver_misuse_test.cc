@@ -2,8 +2,12 @@
 // reload works.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -60,6 +64,50 @@ TEST(ReceiverMisuse, EachCallOutOfItsTurnSaysWhichOneIsMissing) {
 }
 
 // With another rank's tree it would take that one's slices into buffers that fit them, and nobody would see it.
+TEST(ReceiverMisuse, ACallDuringACallIsRefusedAndHarmsNothing) {
+  ReceiverRig rig;
+  Receiver& receiver = *rig.receiver;
+  const Weights a = rig.Version(1);
+  std::vector<std::string> refused;
+  const auto note = [&](const std::function<void()>& call) {
+    refused.push_back(ErrorOf(call, ErrorCode::kFailedPrecondition));
+  };
+  auto next = [&, at = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
+    if (at == 1) {
+      note([&] { receiver.Abort(); });
+      note([&] { receiver.Commit(); });
+      note([&] { receiver.ReloadWeights(EagerSource(a)); });
+    }
+    if (at == a.size()) return std::nullopt;
+    return a.at(at++);
+  };
+  receiver.ReloadWeights(FromIterator(MakeWeightsIterator(std::move(next)), SpecsOf(a)));
+  EXPECT_EQ(refused.size(), 3U);
+  EXPECT_THAT(refused, ::testing::Each(HasSubstr("was called during another call")));
+  EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(a)), IsEmpty());
+}
+
+TEST(ReceiverMisuse, AForkedChildCannotUseItAndEndsAllTheSame) {
+  ReceiverRig rig;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);  // its destructor would wait for threads that are not there
+    bool refused = false;
+    try {
+      rig.receiver->Abort();
+    } catch (const Error& error) {
+      refused = error.code() == ErrorCode::kFailedPrecondition;
+    }
+    rig.receiver.reset();
+    ::_exit(refused ? 0 : 1);
+  }
+  ASSERT_GT(child, 0);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  rig.receiver->Abort();
+}
+
 TEST(ReceiverMisuse, ATreeOfAnotherRankIsRefused) {
   const ModelDescription model = ModelDescription::FromJson(
       R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 64, "hidden_size": 16,

@@ -95,6 +95,25 @@ TEST_F(PublisherLinkTest, SaysHowManyBytesAPublisherMayBeAhead) {
               HasSubstr("waiting: expected at most 67108864 bytes before any is asked for, got 'more_digests'"));
 }
 
+TEST(PublisherLinkAlone, APublisherThatIsGoneIsNoticedAtOnceAfterWhatItSaid) {
+  std::optional<RawPublisher> publisher(std::in_place);
+  PublisherLink link({"publisher", publisher->endpoint()}, std::chrono::hours(1));
+  link.Send(wire::Bye{});
+  const std::uint64_t session = wire::Decode(publisher->ReceiveBytes()).session;
+  publisher->Send({.session = session, .message = Ready(1)});
+  EXPECT_EQ(std::get<wire::TensorReady>(link.Expect(Soon(), "waiting")).sequence, 1U);
+  publisher.reset();
+  EXPECT_THAT(ErrorOf([&] { (void)link.Expect(Soon(), "waiting"); }, ErrorCode::kUnavailable),
+              HasSubstr("the connection was lost, waiting"));
+}
+
+TEST(PublisherLinkAlone, MayWaitForSilenceForEver) {
+  RawPublisher publisher;
+  PublisherLink link({"publisher", publisher.endpoint()}, std::chrono::milliseconds::max());
+  const auto expect = [&] { (void)link.Expect(Deadline::After(std::chrono::milliseconds(1)), "waiting"); };
+  EXPECT_THAT(ErrorOf(expect, ErrorCode::kDeadlineExceeded), HasSubstr("no answer before the deadline"));
+}
+
 TEST(PublisherLinkAlone, LargeMessagesThatItDoesNotTakeStayWithThePublisher) {
   RawPublisher publisher(/*most_unsent=*/1);
   PublisherLink link({"publisher", publisher.endpoint()}, std::chrono::seconds(20));

@@ -136,7 +136,7 @@ class OfferTest : public SessionTest {};
 
 TEST_F(OfferTest, AnUnknownVersionIsRefusedWithTheOnesThereAre) {
   const auto service = MakeService();
-  EXPECT_THAT([&] { Open(*service); }, ThrowsMessage<Error>(HasSubstr("no version is offered here yet")));
+  EXPECT_THAT([&] { Open(*service); }, ThrowsMessage<Error>(HasSubstr("no version is offered here")));
   const PublishedWeights published(*service, SomeWeights(), "run", 3);
   EXPECT_THAT([&] { Open(*service, "", "run", 4); },
               ThrowsMessage<Error>(AllOf(HasSubstr("run@4"), HasSubstr("offered: run@3"))));

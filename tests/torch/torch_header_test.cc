@@ -225,7 +225,7 @@ TEST(AdoptTensors, NameATensorThatCannotBeWritten) {
   const at::Tensor twice = at::zeros({4});
   EXPECT_THAT(ErrorOf([&] { AdoptTensors({{"w", twice}, {"w", at::zeros({4})}}); }),
               HasSubstr("'w': it is named twice"));
-  EXPECT_THAT(ErrorOf([&] { AdoptTensors({{"w", twice}, {"head", twice}}); }), HasSubstr("it overlaps"));
+  EXPECT_THAT(ErrorOf([&] { AdoptTensors({{"w", twice}, {"head", twice}}); }), HasSubstr("its bytes overlap"));
   EXPECT_THAT(ErrorOf([&] { AdoptTensors({{"w", at::ones({1, 3}).expand({2, 3})}}); }), HasSubstr("over each other"));
   EXPECT_THAT(ErrorOf([&] { AdoptTensors({{"w", at::zeros({3}, at::kComplexFloat).conj()}}); }),
               HasSubstr("a view that is computed when it is read"));
