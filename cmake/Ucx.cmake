@@ -2,6 +2,10 @@
 # 1.16 cannot be read twice.
 #   LAYERCAST_UCX_DIR  the folder that has include/ucp and lib; by default where the system has it
 set(LAYERCAST_HAVE_UCX OFF)
+if(LAYERCAST_UCX STREQUAL "OFF")
+  message(STATUS "UCX: switched off; the ucx data channel is left out")
+  return()
+endif()
 find_path(LAYERCAST_UCX_INCLUDE ucp/api/ucp.h HINTS ${LAYERCAST_UCX_DIR}/include)
 find_library(LAYERCAST_UCX_UCP ucp HINTS ${LAYERCAST_UCX_DIR}/lib)
 find_library(LAYERCAST_UCX_UCS ucs HINTS ${LAYERCAST_UCX_DIR}/lib)

@@ -2,6 +2,7 @@
 // fills staging is the stager.
 #include "layercast/receiver.h"
 
+#include <atomic>
 #include <chrono>
 #include <utility>
 
@@ -70,7 +71,7 @@ class Receiver::Impl {
     Start();
     // Failpoints are for reloads: the first load of an engine's own checkpoint does not count.
     failpoints_.Suspend(!served_.version() && !served_.torn() && source.kind != ReloadSource::Kind::kPublisher);
-    attempt_ = attempt != 0 ? attempt : attempt_ + 1;
+    attempt_ = attempt != 0 ? attempt : attempt_.load() + 1;
     OrFail([&] {
       if (source.partial) CheckMayBePartial(source);
       stager_.Open(std::move(source), attempt_, served_.origin(), stop_.Begin(attempt_));
@@ -209,6 +210,7 @@ class Receiver::Impl {
   }
 
   void Cancel(std::uint64_t attempt) { stop_.Cancel(attempt); }
+  std::uint64_t attempt() const { return attempt_; }
   void SetChannel(std::string channel) { stager_.SetChannel(std::move(channel)); }
   void SetTimeout(std::chrono::milliseconds timeout) { stager_.SetTimeout(timeout); }
   const std::optional<Version>& version() const { return served_.version(); }
@@ -319,8 +321,8 @@ class Receiver::Impl {
   bool recorded_ = false;
   bool prepared_ = false;  // what Prepare checks was checked
   bool writing_ = false;   // captured buffers may hold a part of a version
-  std::uint64_t attempt_ = 0;
-  AttemptStop stop_;      // the one member that other threads use
+  std::atomic<std::uint64_t> attempt_{0};
+  AttemptStop stop_;      // it and attempt_ are what other threads use
   StagedVersion staged_;  // what stager_ has staged or written last
   ServedVersion served_;
   Clock::time_point begin_;
@@ -378,6 +380,7 @@ void Receiver::SetTimeout(std::chrono::milliseconds timeout) {
   impl_->Alone("SetTimeout", [&] { impl_->SetTimeout(timeout); });
 }
 void Receiver::Cancel(std::uint64_t attempt) { impl_->Cancel(attempt); }
+std::uint64_t Receiver::attempt() const { return impl_->attempt(); }
 
 void Receiver::record_metadata_for_reloading() {
   impl_->Alone("record_metadata_for_reloading", [&] { impl_->RecordMetadata(); });

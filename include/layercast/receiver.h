@@ -166,18 +166,21 @@ class LAYERCAST_PUBLIC Receiver {
   // called until the next Stage, again after it threw, and by a new process over the same staging_memory after the old
   // one died. Ends a layerwise reload that is under way. Returns false if something was written that the policy cannot
   // put back: this rank is then torn().
-  bool RollBack();
+  [[nodiscard]] bool RollBack();
   // Sets ReceiverOptions::channel for the reloads from now on.
   void SetChannel(std::string channel);
   // Sets ReceiverOptions::timeout for the reloads from now on.
   void SetTimeout(std::chrono::milliseconds timeout);
   // Drops what is staged or half received, and rolls back what was half written. Does nothing if there is none.
   void Abort();
-  // Gives up that attempt, and all before it, because another rank of the engine has failed. May be called from any
+  // Gives up that attempt, and all before it, for instance because another rank of the engine has failed. An attempt
+  // that is still to come is given up in advance; Cancel(attempt()) is for what is under way. May be called from any
   // thread while another one is in a call. Stage throws kCancelled between two tensors or chunks, or within half a
   // second if it is waiting for a publisher; so does Commit while it receives (kUndo, kInPlace). Either throws it too
   // if it is called after Cancel. What is staged already stays until Abort drops it.
   void Cancel(std::uint64_t attempt);
+  // The latest attempt, which may be under way. May be called from any thread.
+  std::uint64_t attempt() const;
   // Reads the served bytes back and compares them with what was staged. Called after Commit; the engine may run. Throws
   // kCorrupt if they differ: the engine is then torn().
   void VerifyServed();

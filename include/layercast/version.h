@@ -25,7 +25,7 @@ struct LAYERCAST_PUBLIC Digest {
 struct LAYERCAST_PUBLIC Version {
   std::string lineage;     // a training run; versions of two lineages are never ordered
   std::uint64_t step = 0;  // grows within a lineage
-  Digest digest;           // of the canonical manifest, which holds every tensor's digest
+  Digest digest;           // of the canonical manifest: all specs and, of a snapshot, every tensor's digest
 
   bool operator==(const Version&) const = default;
   std::string ToString() const;  // "run-17@42:0123456789abcdef" (the digest shortened)

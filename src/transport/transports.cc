@@ -63,7 +63,7 @@ void ThrowNoChannel(const std::string& name) {
   }
 #endif
 #if !LAYERCAST_HAVE_UCX
-  if (name == "ucx") why = " (UCX, libucx-dev, was not found when it was configured)";
+  if (name == "ucx") why = " (UCX, libucx-dev, was not found, or switched off, when it was configured)";
 #endif
   std::string names;
   for (const std::unique_ptr<Transport>& transport : AllTransports()) {

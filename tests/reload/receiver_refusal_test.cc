@@ -237,8 +237,22 @@ TEST(Receiver, AnAttemptThatIsGivenUpEndsBetweenTwoTensors) {
     }
     rig.receiver->Stage(EagerSource(b), kAttempt + 2);
     rig.receiver->Commit();
+    EXPECT_EQ(rig.receiver->attempt(), kAttempt + 2);
     EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(b)), IsEmpty());
   }
+}
+
+TEST(Receiver, WhatIsUnderWayCanBeGivenUpWithoutCountingAttempts) {
+  ReceiverRig rig;
+  const Weights a = rig.Version(1);
+  const auto next = [&]() -> std::optional<NamedTensor> {
+    rig.receiver->Cancel(rig.receiver->attempt());
+    return a.at(0);
+  };
+  ErrorOf([&] { rig.receiver->ReloadWeights(FromIterator(MakeWeightsIterator(next), SpecsOf(a))); },
+          ErrorCode::kCancelled);
+  rig.receiver->ReloadWeights(EagerSource(a));
+  EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(a)), IsEmpty());
 }
 
 }  // namespace
