@@ -24,7 +24,10 @@ void HostMemory::Deallocate(std::byte* address, std::size_t /*bytes*/) noexcept 
 }
 
 Buffer::Buffer(MemoryResource& memory, std::size_t bytes)
-    : memory_(&memory), data_(memory.Allocate(bytes)), size_(bytes) {}
+    : memory_(&memory), data_(memory.Allocate(bytes)), size_(bytes) {
+  if (data_ != nullptr || bytes == 0) return;
+  throw Error(ErrorCode::kResourceExhausted, "a memory resource gave none of " + std::to_string(bytes) + " bytes");
+}
 
 Buffer::Buffer(Buffer&& other) noexcept
     : memory_(other.memory_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}

@@ -1,8 +1,10 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <utility>
 
 #include "src/base/counting_memory.h"
+#include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {
@@ -28,6 +30,16 @@ TEST(Buffer, MovesItsMemory) {
   EXPECT_EQ(second.data(), address);
   second = Buffer();
   EXPECT_EQ(counting.current_bytes(), 0U);
+}
+
+TEST(Buffer, OfAResourceThatGivesNothingIsAnError) {
+  class Nothing final : public MemoryResource {
+    std::byte* Allocate(std::size_t /*bytes*/) override { return nullptr; }
+    void Deallocate(std::byte* /*address*/, std::size_t /*bytes*/) noexcept override {}
+  } nothing;
+  EXPECT_THAT(testing::ErrorOf([&] { const Buffer buffer(nothing, 10); }, ErrorCode::kResourceExhausted),
+              ::testing::HasSubstr("gave none of 10 bytes"));
+  EXPECT_EQ(Buffer(nothing, 0).size(), 0U);
 }
 
 TEST(FillingMemory, FillsWhatItHandsOut) {
