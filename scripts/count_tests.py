@@ -17,7 +17,9 @@ GTEST_SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*)$", re.M)
 GTEST_FAILED_CASE = re.compile(r"^\[ RUN      \] (\S+)\n(?:(?!\[ RUN      \]).*\n)*?\[  FAILED  \] \1.*\n", re.M)
 PYTEST_SKIP = re.compile(r"^SKIPPED \[(\d+)\] [^:]+:(?:\d+:)? (.*)$", re.M)  # with -rs
 PYTEST_ENDS = re.compile(r"^=* ?((?:\d+ \w+(?:, )?)+) in [\d.]+s", re.M)
-MOST_LINES_OF_A_FAILURE = 100
+SANITIZER_REPORT = re.compile(r"^.*(?:ERROR|WARNING): \w+Sanitizer", re.M)
+MOST_LINES = 100
+LAST_LINES = 20
 
 
 def last(pattern, text):
@@ -51,9 +53,11 @@ def reasons_of(output, skipped):
 
 
 def what_failed(output):
-    """What one ctest entry that failed said of it: its failed cases, or else its last words (as of a sanitizer)."""
-    cases = "".join(match.group(0) for match in GTEST_FAILED_CASE.finditer(output))
-    return "\n".join((cases or output).splitlines()[-MOST_LINES_OF_A_FAILURE:])
+    """What one ctest entry that failed said of it: its failed cases, what a sanitizer found, and its last words."""
+    cases = "".join(match.group(0) for match in GTEST_FAILED_CASE.finditer(output)).splitlines()
+    found = SANITIZER_REPORT.search(output)
+    report = output[found.start() :].splitlines() if found else []
+    return "\n".join(cases[:MOST_LINES] + report[:MOST_LINES] + output.splitlines()[-LAST_LINES:])
 
 
 def count_log(path):

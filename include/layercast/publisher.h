@@ -127,8 +127,9 @@ class LAYERCAST_PUBLIC Publisher {
   // must be complete when a walk yields it, for Publish waits for none of the trainer's CUDA streams.
   // Throws kCorrupt, naming tensor and index, on NaN or infinity; kInvalidArgument on a lineage that is not UTF-8
   // without control characters, a step that is not newer than the lineage's last, a repeated name, a part that leaves
-  // its tensor, a tensor without bytes, or no tensor; kFailedPrecondition if a walk calls it; kUnsupported on a tensor
-  // in device memory if the build has no CUDA, or if it is borrowed and a channel does not reach it.
+  // its tensor, a tensor without bytes, or no tensor; kFailedPrecondition if the walk of a Publish calls it;
+  // kUnsupported on a tensor in device memory if the build has no CUDA, or if it is borrowed and a channel does not
+  // reach it.
   PublishedVersion Publish(const PublishOptions& options, Weights weights);
 
  private:

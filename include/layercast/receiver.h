@@ -125,9 +125,9 @@ struct Torn {
   Version to;                   // the version that was being written
 };
 
-// Resource; one call at a time, except that Cancel may come at any time: any other call during a call, and any call in
-// a child that was forked, throws kFailedPrecondition. After a call that throws, the engine serves what it served
-// before, or is torn(). Which of the two depends on the commit policy and the moment (docs/commit.md).
+// Resource; one call at a time, except that Cancel may come at any time: a call that changes anything throws
+// kFailedPrecondition during another one, and in a child that was forked. After a call that throws, the engine serves
+// what it served before, or is torn(). Which of the two depends on the commit policy and the moment (docs/commit.md).
 class LAYERCAST_PUBLIC Receiver {
  public:
   // `model` is this rank's tree, on meta; ModelRegistry builds one from a config.json, or the host program does.

@@ -91,7 +91,11 @@ void OfferDesk::StartWalksThatWait() {
       failed.emplace(key, AsError(error));
     }
   }
-  for (const auto& [key, error] : failed) parts_.context.outbox.Put(key, Refuse(key, error));
+  for (const auto& [key, error] : failed) {
+    const auto session = sessions_.find(key);  // gone with another rank's, or begun with it after all
+    if (session == sessions_.end() || !session->second.awaits_walk()) continue;
+    parts_.context.outbox.Put(key, Refuse(key, error));
+  }
 }
 
 // Drops walks that have ended, and what is left in their windows.

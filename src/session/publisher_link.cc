@@ -113,9 +113,14 @@ wire::Message PublisherLink::Expect(Deadline deadline, const std::string& stage)
               peer_.text() + ", " + stage + ": no answer before the deadline" + DoubtOfEndpoint(heard_));
 }
 
-// ZeroMQ connects again, but to a publisher that knows nothing of this session. To be asked before what has come is
-// taken, which may be why it was ended.
-bool PublisherLink::WasLost() { return limits_->Ended() != 0 && heard_; }
+// Whether the connection has ended since the publisher was first heard. ZeroMQ connects again, but to a publisher that
+// knows nothing of this session; before it, what was sent waits for the next connection. To be asked before what has
+// come is taken, which may say why it was ended.
+bool PublisherLink::WasLost() {
+  const std::uint64_t ended = limits_->Ended();
+  if (!heard_) ended_before_ = ended;
+  return ended != ended_before_;
+}
 
 void PublisherLink::KeepAlive(const std::string& stage, bool lost) {
   ThrowIfStopped(stop_, peer_.text() + ", " + stage);

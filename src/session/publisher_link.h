@@ -27,7 +27,8 @@ class PublisherLink {
 
   void Send(wire::Message message);
   // The next message that is not a pong, or nullopt if the deadline passes first. Throws the error that the publisher
-  // refused with, or kUnavailable if it has been silent for peer_timeout. Both name it and `stage`.
+  // refused with, or kUnavailable if it has been silent for peer_timeout or the connection was lost. All name it and
+  // `stage`.
   std::optional<wire::Message> Receive(Deadline deadline, const std::string& stage);
   // As Receive, but throws kDeadlineExceeded if the deadline passes.
   wire::Message Expect(Deadline deadline, const std::string& stage);
@@ -58,7 +59,8 @@ class PublisherLink {
   std::optional<ConnectionLimits> limits_;  // of the socket, which it outlives
   zmq::socket_t socket_;
   Deadline::Clock::time_point last_heard_;
-  bool heard_ = false;  // the publisher has said anything at all
+  bool heard_ = false;              // the publisher has said anything at all
+  std::uint64_t ended_before_ = 0;  // connections, by then
   Deadline::Clock::time_point last_ping_;
   struct TakenIn {
     wire::Message message;

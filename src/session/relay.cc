@@ -2,13 +2,27 @@
 
 #include <array>
 #include <chrono>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "src/session/offered_version.h"
+#include "src/transport/channel.h"
 #include "src/zmq/endpoint.h"
 
 namespace layercast {
 namespace {
+
+// By itself it does not offer inproc: it frees what it holds once its engine takes the next version, and a receiver in
+// this process might still be reading it. Other channels copy, or read what stays mapped.
+std::vector<std::string> ChannelsOf(const RelayOptions& options) {
+  if (!options.channels.empty()) return options.channels;
+  std::vector<std::string> names;
+  for (const auto& transport : TransportsNamed({})) {
+    if (transport->name() != "inproc") names.emplace_back(transport->name());
+  }
+  return names;
+}
 
 OfferServiceOptions Checked(const RelayOptions& options) {
   const std::string host = HostOf(options.endpoint);
@@ -22,7 +36,7 @@ OfferServiceOptions Checked(const RelayOptions& options) {
           .allow_remote = options.allow_remote,
           .name = "relay",
           .peer_timeout = options.peer_timeout,
-          .channels = options.channels,
+          .channels = ChannelsOf(options),
           .probe = false};  // receivers do not measure the channels to a relay
 }
 

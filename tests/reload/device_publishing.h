@@ -14,13 +14,13 @@
 #include "engine_side/reload/stager.h"
 #include "src/session/offer_service.h"
 #include "tests/reload/device_rig.h"
-#include "tests/session/other_inproc.h"
+#include "tests/session/other_transport.h"
 #include "trainer_side/snapshot.h"
 
 namespace layercast::testing {
 
 // inproc, but for that it copies from and to wherever it is told, a device's memory too: what cuda_ipc and nccl do.
-class DeviceInproc final : public OtherInproc {
+class DeviceInproc final : public OtherTransport {
  public:
   // `brought`: bytes of versions.
   DeviceInproc(TestDevice& device, std::size_t& brought) : device_(device), brought_(brought) {}

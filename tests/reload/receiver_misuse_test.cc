@@ -63,7 +63,6 @@ TEST(ReceiverMisuse, EachCallOutOfItsTurnSaysWhichOneIsMissing) {
   EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(a)), IsEmpty());
 }
 
-// With another rank's tree it would take that one's slices into buffers that fit them, and nobody would see it.
 TEST(ReceiverMisuse, ACallDuringACallIsRefusedAndHarmsNothing) {
   ReceiverRig rig;
   Receiver& receiver = *rig.receiver;
@@ -108,6 +107,7 @@ TEST(ReceiverMisuse, AForkedChildCannotUseItAndEndsAllTheSame) {
   rig.receiver->Abort();
 }
 
+// With another rank's tree it would take that one's slices into buffers that fit them, and nobody would see it.
 TEST(ReceiverMisuse, ATreeOfAnotherRankIsRefused) {
   const ModelDescription model = ModelDescription::FromJson(
       R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 64, "hidden_size": 16,

@@ -64,7 +64,7 @@ class AnyWalk {
       case 5:
       case 6: return Call("commit", [&] { receiver.Commit(); });
       case 7: return Call("abort", [&] { End([&] { receiver.Abort(); }); });
-      case 8: return Call("roll back", [&] { End([&] { receiver.RollBack(); }); });
+      case 8: return Call("roll back", [&] { End([&] { static_cast<void>(receiver.RollBack()); }); });
       case 9: return Call("reload", [&] { receiver.ReloadWeights(EagerSource(weights)); });
       default: return CallByCall(weights);
     }

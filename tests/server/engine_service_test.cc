@@ -181,7 +181,7 @@ TEST_F(EngineServiceTest, AReloadInThreeCallsIsWhoseItsTicketIs) {
   const auto call = [&](const std::string& method, const Json& params) {
     return controller.Call(method, params, Deadline::After(kInTime));
   };
-  const Json staged = call("stage_weights", {{"load_format", "dummy"}, {"seed", 2}});
+  const Json staged = call("stage_weights", {{"load_format", "dummy"}, {"seed", 2}, {"lease_ms", 60'000}});
   EXPECT_EQ(staged["ok"], true) << staged;
   const auto ticket = staged["ticket"].get<std::uint64_t>();
   for (const char* method : {"hold_weights", "prepare_weights", "commit_weights", "abort_weights"}) {

@@ -10,7 +10,7 @@
 #include "src/session/channel_probe.h"
 #include "src/session/my_host.h"
 #include "src/session/slow_channel.h"
-#include "tests/session/other_inproc.h"
+#include "tests/session/other_transport.h"
 #include "tests/session/publishing.h"
 #include "tests/support/error_of.h"
 
@@ -122,7 +122,7 @@ class LyingEnd final : public FetchingEnd {
   std::vector<std::vector<std::byte>> lies_;
 };
 
-class LyingTransport final : public OtherInproc {
+class LyingTransport final : public OtherTransport {
  public:
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
     return std::make_unique<LyingEnd>(honest_->Connect(address, deadline));
@@ -130,7 +130,7 @@ class LyingTransport final : public OtherInproc {
 };
 
 // Its publisher freezes once it has been measured.
-class FreezingTransport final : public OtherInproc {
+class FreezingTransport final : public OtherTransport {
  public:
   explicit FreezingTransport(std::vector<std::chrono::milliseconds>& waits) : waits_(waits) {}
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
@@ -201,7 +201,7 @@ TEST_F(ProbedEndTest, APublisherThatFreezesOnceItIsMeasuredIsNotWaitedForUntilTh
 }
 
 // Asks to stop once it is connected; no byte of it ever comes.
-class StoppingTransport final : public OtherInproc {
+class StoppingTransport final : public OtherTransport {
  public:
   explicit StoppingTransport(std::stop_source& stop) : stop_(stop) {}
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {

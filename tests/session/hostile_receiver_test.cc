@@ -17,7 +17,7 @@
 #include "src/wire/frames.h"
 #include "src/zmq/peer_ledger.h"
 #include "tests/fuzz/damage.h"
-#include "tests/session/other_inproc.h"
+#include "tests/session/other_transport.h"
 #include "tests/session/publishing.h"
 #include "tests/session/raw_peers.h"
 #include "tests/support/raw_zmtp.h"
@@ -200,7 +200,7 @@ TEST_F(HostileReceiverTest, WhatAReceiverDoesNotReadIsNotKeptForIt) {
 }
 
 // Its publisher's thread does nothing else while it is asked for its address.
-class StallingInproc final : public OtherInproc {
+class StallingInproc final : public OtherTransport {
  public:
   StallingInproc(std::latch& stalled, std::latch& go_on) : stalled_(stalled), go_on_(go_on) {}
   std::unique_ptr<OfferingEnd> Offering(const OfferingOptions& options) const override {

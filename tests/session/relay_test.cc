@@ -25,6 +25,14 @@ using ::testing::Pair;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
+// Opens a session, number 9, with a relay by hand. Throws if the relay does not welcome it.
+wire::Welcome Greeted(RawReceiver& link, const Relay::Served& served) {
+  wire::Hello hello{.engine = "raw", .host = MyHost(), .lineage = kRelayedLineage, .step_known = true};
+  hello.step = served.place.offer;
+  link.Send(wire::Encode({.session = 9, .message = hello}));
+  return std::get<wire::Welcome>(link.Receive());
+}
+
 TEST_F(RelayTest, ALateJoinerTakesEverythingFromOneThatHasFinished) {
   Taker first(*service_, copying_);
   first.Relays(pool_);
@@ -244,6 +252,17 @@ TEST_F(RelayTest, WhoeverFailsInTheMiddleAllOthersGetAllOfIt) {
   }
 }
 
+// It frees its memory while a receiver in its own process may still read it.
+TEST_F(RelayTest, ByItselfARelayOffersNothingThatIsReadWhereItLiesInThisProcess) {
+  Relay relay({.endpoint = "tcp://127.0.0.1:0"}, pool_, receiver_failpoints_);
+  const Relay::Served served = relay.Serve(schedule_);
+  RawReceiver link(served.place.endpoint);
+  std::vector<std::string> offered;
+  for (const wire::ChannelAddress& channel : Greeted(link, served).channels) offered.push_back(channel.name);
+  EXPECT_THAT(offered, ::testing::IsSupersetOf({"shm", "zmq"}));
+  EXPECT_THAT(offered, ::testing::Not(::testing::Contains("inproc")));
+}
+
 TEST_F(RelayTest, AnEndpointThatStandsForAllAddressesIsRefused) {
   Taker taker(*service_, copying_);
   EXPECT_THAT(ErrorOf([&] { Relay({.endpoint = "tcp://0.0.0.0:0", .allow_remote = true}, pool_, taker.failpoints); }),
@@ -262,7 +281,7 @@ TEST_F(RelayTest, WhatARelayHasNotGotYetIsNotHandedOut) {
                                                  .step_known = true,
                                                  .step = served.place.offer}}));
   const auto welcome = std::get<wire::Welcome>(link.Receive());
-  const auto transport = std::move(TransportsNamed(std::vector<std::string>{"inproc"}).front());
+  const auto transport = std::move(TransportsNamed(std::vector{kRelayChannel}).front());
   const auto end = transport->Connect(welcome.channels.at(0).address, Soon());
   const std::vector<Region> chunk = {{.tensor = 1, .offset = 0, .row_bytes = 8, .rows = 1, .stride = 0}};
   EXPECT_THAT(ErrorOf([&] {
@@ -272,21 +291,13 @@ TEST_F(RelayTest, WhatARelayHasNotGotYetIsNotHandedOut) {
               HasSubstr("tensor 1 is not there yet"));
 }
 
-// Opens a session, number 9, with a relay by hand. Throws if the relay does not welcome it.
-wire::Welcome Greeted(RawReceiver& link, const Relay::Served& served) {
-  wire::Hello hello{.engine = "raw", .host = MyHost(), .lineage = kRelayedLineage, .step_known = true};
-  hello.step = served.place.offer;
-  link.Send(wire::Encode({.session = 9, .message = hello}));
-  return std::get<wire::Welcome>(link.Receive());
-}
-
 TEST_F(RelayTest, AReceiverThatStaysDoesNotKeepWhatARelayServesNoMore) {
   Taker first(*service_, copying_);
   Relay& relay = first.Relays(pool_);
   const Relay::Served served = relay.Serve(schedule_);
   RawReceiver link(served.place.endpoint);
   const wire::Welcome welcome = Greeted(link, served);
-  const auto transport = std::move(TransportsNamed(std::vector<std::string>{"inproc"}).front());
+  const auto transport = std::move(TransportsNamed(std::vector{kRelayChannel}).front());
   const auto end = transport->Connect(welcome.channels.at(0).address, Soon());
   relay.Clear({ErrorCode::kNotFound, "this relay takes another version now"});
   EXPECT_THAT(link.Refusal(), HasSubstr("is evicted"));  // it says no word of its own

@@ -17,15 +17,18 @@
 #include "src/session/fetch.h"
 #include "src/session/my_host.h"
 #include "src/session/relay.h"
-#include "tests/session/copying_inproc.h"
+#include "tests/session/copying_shm.h"
 #include "tests/session/publishing.h"
 #include "tests/session/raw_peers.h"
 
 namespace layercast::testing {
 
+// What relays of these tests offer.
+inline const std::string kRelayChannel = "shm";
+
 inline ChannelChooser Copying() {
   std::vector<std::unique_ptr<Transport>> transports;
-  transports.push_back(std::make_unique<CopyingInproc>());
+  transports.push_back(std::make_unique<CopyingShm>());
   return ChannelChooser(std::move(transports));
 }
 
@@ -51,7 +54,7 @@ class Taker {
   }
 
   Relay& Relays(WorkerPool& pool) {
-    relay.emplace(RelayOptions{.endpoint = "tcp://127.0.0.1:0", .channels = {"inproc"}}, pool, failpoints);
+    relay.emplace(RelayOptions{.endpoint = "tcp://127.0.0.1:0", .channels = {kRelayChannel}}, pool, failpoints);
     options.relay = &*relay;
     return *relay;
   }

@@ -9,7 +9,7 @@
 #include "src/base/digest.h"
 #include "src/session/chunk_digests.h"
 #include "src/session/chunk_memory.h"
-#include "tests/session/copying_inproc.h"
+#include "tests/session/copying_shm.h"
 #include "tests/session/raw_version.h"
 
 namespace layercast::testing {
@@ -136,7 +136,7 @@ TEST_F(DeviceDigestsTest, OfAllChunksThatHaveComeAreBegunBeforeTheFirstIsAwaited
   const auto service = MakeService();
   const PublishedWeights published(*service, weights, "run", 3);
   std::vector<std::unique_ptr<Transport>> transports;
-  transports.push_back(std::make_unique<CopyingInproc>());
+  transports.push_back(std::make_unique<CopyingShm>());
   ChannelChooser copying(std::move(transports));
   ToldChunks device;
   FetchOptions options;

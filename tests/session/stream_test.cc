@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "layercast/error.h"
-#include "tests/session/other_inproc.h"
+#include "tests/session/other_transport.h"
 #include "tests/session/publishing.h"
 #include "tests/support/channels_here.h"
 
@@ -240,7 +240,7 @@ class LateEnd final : public FetchingEnd {
   bool late_ = false;
 };
 
-class LateTransport final : public OtherInproc {
+class LateTransport final : public OtherTransport {
  public:
   explicit LateTransport(std::shared_future<void> walked) : walked_(std::move(walked)) {}
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {

@@ -1,5 +1,6 @@
 // The zmq channel against peers that break its protocol: they lose their connection, and nobody else notices.
 #include <arpa/inet.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -152,6 +153,22 @@ TEST_F(ZmqPublisher, LivesThroughBytesThatAreNoZeroMq) {
   }
 }
 
+// `greeting` as the version before this one had it.
+Bytes OfOldVersion(Bytes greeting) {
+  greeting[greeting.size() - 2] = std::byte{kVersion - 1};
+  return greeting;
+}
+
+TEST_F(ZmqPublisher, TellsAReceiverOfAnotherVersion) {
+  zmq::socket_t socket = ConnectRaw();
+  socket.send(zmq::buffer(OfOldVersion(EncodeHello())));
+  zmq::message_t answer;
+  ASSERT_TRUE(socket.recv(answer));
+  const Refusal refusal = DecodeRefusal({static_cast<const std::byte*>(answer.data()), answer.size()});
+  EXPECT_EQ(refusal.code, ErrorCode::kUnsupported);
+  EXPECT_EQ(refusal.message, "this publisher speaks no version that old");
+}
+
 // A publisher that answers a HELLO, and the first REQUEST with what a test wants.
 class FakePublisher {
  public:
@@ -243,6 +260,13 @@ TEST(ZmqReceiver, CutsAPublisherWhoseMessageHasNoEnd) {
   const std::string error =
       testing::ErrorOf([&] { test::TransportNamed("zmq")->Connect(listener.endpoint(), Soon()); });
   EXPECT_NE(error.find("a message has not ended within"), std::string::npos) << error;
+}
+
+TEST(ZmqReceiver, NamesAPublisherOfAnotherVersion) {
+  const FakePublisher publisher({OfOldVersion(EncodeWelcome())}, {});
+  EXPECT_THAT(testing::ErrorOf([&] { test::TransportNamed("zmq")->Connect(publisher.address(), Soon()); },
+                               ErrorCode::kUnsupported),
+              ::testing::HasSubstr("speaks no version of ours"));
 }
 
 TEST(ZmqReceiver, KnowsWhenItIsNotOurProtocol) {

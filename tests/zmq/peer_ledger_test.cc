@@ -32,8 +32,8 @@ TEST(PeerLedger, SendsNothingOnTopOfTooMuchUntilThatIsTaken) {
 
 // As a ping is answered while a long manifest is on its way.
 TEST(PeerLedger, SendsWhatFollowsALongMessage) {
-  PeerLedger ledger(4 * PeerLedger::kMostUntaken);
-  const std::vector<std::byte> long_one(3 * PeerLedger::kMostUntaken);
+  PeerLedger ledger(2 * PeerLedger::kMostUntaken);
+  const std::vector<std::byte> long_one(PeerLedger::kMostUntaken + 1);
   std::optional<zmq::message_t> first = ledger.Charge("reader", long_one);
   ASSERT_TRUE(first);
   const std::optional<zmq::message_t> pong = ledger.Charge("reader", std::vector<std::byte>(20));

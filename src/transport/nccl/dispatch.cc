@@ -135,7 +135,7 @@ bool Dispatch::FillPiece(std::vector<Lane*> to, bool broadcast) {
   bool reads_on = false;
   piece.bytes = PackInto(*piece.slot, reply.plan, reads_on);
   piece.filled = epoch_->copies().Mark();
-  if (!reads_on) piece.offered.reset();
+  if (!reads_on) piece.offered = OfferUse();
   const bool last = reply.plan.done();
   for (Lane* const lane : to) {
     ++lane->under_way;
@@ -185,7 +185,7 @@ bool Dispatch::Announce() {
     moved = true;
     Round round = std::move(filling_.front());
     filling_.pop_front();
-    round.pieces.front().offered.reset();
+    round.pieces.front().offered = OfferUse();
     if (round.pieces.front().bytes == 0) {
       AnnounceNothing(round);
     } else {

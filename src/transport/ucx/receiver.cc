@@ -221,7 +221,7 @@ void Receiver::End(const Piece& piece) {
   window_.Came(piece.windowed, Deadline::Clock::now() - piece.sent);
   const auto at = std::ranges::find(under_way_, &piece, [](const auto& owned) { return owned.get(); });
   if ((*at)->offered == nullptr) pong_under_way_ = false;
-  (*at)->offered.reset();
+  (*at)->offered = OfferUse();
   spare_.push_back(std::move(*at));
   under_way_.erase(at);
 }

@@ -10,7 +10,7 @@
 
 namespace layercast::zmq_channel {
 
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kVersion = 2;                      // and the oldest that is spoken
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // for longer messages the receiver faults in fresh memory
 constexpr std::size_t kMostMessageBytes = kPieceBytes + 4096;  // no message from a publisher is longer
 

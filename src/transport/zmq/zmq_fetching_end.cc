@@ -97,7 +97,7 @@ void ZmqFetchingEnd::TakeMessage(std::span<const std::byte> message) {
     case Kind::kPiece: announced_ = DecodePieceHeader(message); return;
     case Kind::kPong: return DecodeBare(message);
     case Kind::kWelcome:
-      if (DecodeWelcome(message) == 0) throw Error(ErrorCode::kUnsupported, "it speaks no version of ours");
+      if (DecodeWelcome(message) < kVersion) throw Error(ErrorCode::kUnsupported, "it speaks no version of ours");
       welcomed_ = true;
       return;
     case Kind::kRefused: ThrowRefusal(message);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxPeers = 256;  // that wait for bytes at one time
 constexpr int kMessagesAtOnce = 64;     // taken between two rounds of sending
+constexpr const char* kTooOld = "this publisher speaks no version that old";
 
 }  // namespace
 
@@ -61,8 +62,8 @@ void Service::Handle(const std::string& routing_id, const PeerConnection& connec
   Sent sent = Sent::kTaken;
   switch (DecodeKind(message)) {
     case Kind::kHello:
-      if (DecodeHello(message) == 0) throw Error(ErrorCode::kCorrupt, "HELLO: version 0");
-      sent = Send(routing_id, EncodeWelcome());
+      sent = DecodeHello(message) < kVersion ? Send(routing_id, EncodeRefusal({0, ErrorCode::kUnsupported, kTooOld}))
+                                             : Send(routing_id, EncodeWelcome());
       break;
     case Kind::kPing:
       DecodeBare(message);

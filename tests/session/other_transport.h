@@ -1,4 +1,4 @@
-// inproc, but for how it connects: for tests of what a session makes of a channel's behaviour.
+// A transport, but for how it connects: for tests of what a session makes of a channel's behaviour.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,11 @@
 
 namespace layercast::testing {
 
-class OtherInproc : public Transport {
+class OtherTransport : public Transport {
  public:
+  explicit OtherTransport(const std::string& name = "inproc")
+      : honest_(std::move(TransportsNamed(std::vector{name}).front())) {}
+
   std::string_view name() const override { return honest_->name(); }
   std::string WhyNotBetween(const HostIdentity& mine, const HostIdentity& theirs) const override {
     return honest_->WhyNotBetween(mine, theirs);
@@ -21,7 +24,7 @@ class OtherInproc : public Transport {
   }
 
  protected:
-  const std::unique_ptr<Transport> honest_ = std::move(TransportsNamed(std::vector<std::string>{"inproc"}).front());
+  const std::unique_ptr<Transport> honest_;
 };
 
 }  // namespace layercast::testing

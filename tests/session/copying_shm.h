@@ -1,4 +1,5 @@
-// inproc, but for that it copies: what comes by it costs its publisher something, as between hosts.
+// shm, but for that it copies: what comes by it costs its publisher something, as between hosts. What is mapped stays
+// readable, whoever goes in the middle of a copy.
 #pragma once
 
 #include <map>
@@ -7,12 +8,13 @@
 #include <utility>
 
 #include "src/tensor/region_views.h"
-#include "tests/session/other_inproc.h"
+#include "tests/session/other_transport.h"
 
 namespace layercast::testing {
 
-class CopyingInproc final : public OtherInproc {
+class CopyingShm final : public OtherTransport {
  public:
+  CopyingShm() : OtherTransport("shm") {}
   std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const override {
     return std::make_unique<End>(honest_->Connect(address, deadline));
   }
