@@ -270,18 +270,11 @@ TEST_F(RelayTest, AnEndpointThatStandsForAllAddressesIsRefused) {
 }
 
 TEST_F(RelayTest, WhatARelayHasNotGotYetIsNotHandedOut) {
-  Taker first(*service_, copying_);
-  const Relay::Served served = first.Relays(pool_).Serve(schedule_);
+  Relay relay({.endpoint = "tcp://127.0.0.1:0", .channels = {"inproc"}}, pool_, receiver_failpoints_);
+  const Relay::Served served = relay.Serve(schedule_);
   RawReceiver link(served.place.endpoint);
-  link.Send(wire::Encode({.session = 9,
-                          .message = wire::Hello{.engine = "raw",
-                                                 .attempt = 1,
-                                                 .host = MyHost(),
-                                                 .lineage = kRelayedLineage,
-                                                 .step_known = true,
-                                                 .step = served.place.offer}}));
-  const auto welcome = std::get<wire::Welcome>(link.Receive());
-  const auto transport = std::move(TransportsNamed(std::vector{kRelayChannel}).front());
+  const wire::Welcome welcome = Greeted(link, served);
+  const auto transport = std::move(TransportsNamed(std::vector<std::string>{"inproc"}).front());
   const auto end = transport->Connect(welcome.channels.at(0).address, Soon());
   const std::vector<Region> chunk = {{.tensor = 1, .offset = 0, .row_bytes = 8, .rows = 1, .stride = 0}};
   EXPECT_THAT(ErrorOf([&] {
