@@ -38,7 +38,7 @@ void ExpectWithin(const char* option, Value least, Value value, Value most) {
                                                std::to_string(value));
 }
 
-const PublisherOptions& Checked(const PublisherOptions& options) {
+PublisherOptions Checked(PublisherOptions options) {
   constexpr std::size_t kOne = 1;
   ExpectWithin("retained_versions", kOne, options.retained_versions, std::numeric_limits<std::size_t>::max());
   ExpectWithin("threads", kOne, options.threads, kMostThreads);
@@ -227,7 +227,9 @@ class Publisher::Impl {
 
 Publisher::Publisher(const PublisherOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Publisher::~Publisher() {
-  if (!impl_->IsHere()) static_cast<void>(impl_.release());  // its threads are in another process
+  if (!impl_->IsHere()) {  // its threads are in another process
+    [[maybe_unused]] const Impl* const left = impl_.release();
+  }
 }
 std::string Publisher::endpoint() const { return impl_->endpoint(); }
 

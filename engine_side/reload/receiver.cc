@@ -336,7 +336,9 @@ Receiver::Receiver(std::unique_ptr<Module> model, ParallelConfig parallel, const
                                    options)) {}
 
 Receiver::~Receiver() {
-  if (!impl_->IsHere()) static_cast<void>(impl_.release());  // its threads are in another process
+  if (!impl_->IsHere()) {  // its threads are in another process
+    [[maybe_unused]] const Impl* const left = impl_.release();
+  }
 }
 
 ReloadReport Receiver::ReloadWeights(ReloadSource source) {

@@ -16,10 +16,9 @@ namespace {
 // UCX takes the process's crash signals when it is loaded, which is before main if this library is linked: the handlers
 // of the host program, or of a sanitizer, would be gone though nobody asked for UCX. Puts them back, unless the user
 // says what UCX is to handle.
-[[maybe_unused]] const bool crash_signals_given_back = [] {
+[[gnu::constructor]] void GiveCrashSignalsBack() {
   if (std::getenv("UCX_HANDLE_ERRORS") == nullptr) ucs_debug_disable_signals();
-  return true;
-}();
+}
 
 // Sets an option that the environment does not set. `name` is what UCX documents, without "UCX_"; `key` is what
 // ucp_config_modify takes.
