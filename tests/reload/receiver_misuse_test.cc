@@ -2,8 +2,6 @@
 // reload works.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <functional>
@@ -16,6 +14,7 @@
 #include "layercast/model/registry.h"
 #include "layercast/model_description.h"
 #include "tests/reload/receiver_rig.h"
+#include "tests/support/forked_child.h"
 
 namespace layercast {
 namespace {
@@ -88,9 +87,7 @@ TEST(ReceiverMisuse, ACallDuringACallIsRefusedAndHarmsNothing) {
 
 TEST(ReceiverMisuse, AForkedChildCannotUseItAndEndsAllTheSame) {
   ReceiverRig rig;
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(20);  // its destructor would wait for threads that are not there
+  EXPECT_TRUE(testing::IsTrueInAForkedChild([&] {
     bool refused = false;
     try {
       rig.receiver->Abort();
@@ -98,12 +95,8 @@ TEST(ReceiverMisuse, AForkedChildCannotUseItAndEndsAllTheSame) {
       refused = error.code() == ErrorCode::kFailedPrecondition;
     }
     rig.receiver.reset();
-    ::_exit(refused ? 0 : 1);
-  }
-  ASSERT_GT(child, 0);
-  int status = -1;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+    return refused;
+  }));
   rig.receiver->Abort();
 }
 

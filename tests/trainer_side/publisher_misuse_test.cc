@@ -1,8 +1,6 @@
 // What a publisher refuses of its own process: options, walks that are none, calls in the wrong place.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <functional>
@@ -12,12 +10,14 @@
 
 #include "layercast/publisher.h"
 #include "tests/support/error_of.h"
+#include "tests/support/forked_child.h"
 
 namespace layercast {
 namespace {
 
 using testing::ErrorOf;
 using ::testing::HasSubstr;
+using testing::IsTrueInAForkedChild;
 
 constexpr float kFour[] = {1, 2, 3, 4};
 
@@ -67,9 +67,7 @@ TEST(PublisherMisuse, AWalkThatPublishesIsRefusedInsteadOfWaitingForItself) {
 TEST(PublisherMisuse, AForkedChildCannotUseItAndEndsAllTheSame) {
   std::optional<Publisher> publisher(PublisherOptions{.channels = {"zmq"}});
   publisher->Publish({.lineage = "run", .step = 1}, Walking());  // its threads are idle after it
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(20);  // its destructor would wait for threads that are not there
+  EXPECT_TRUE(IsTrueInAForkedChild([&] {
     bool refused = false;
     try {
       publisher->Publish({.lineage = "run", .step = 2}, Walking());
@@ -77,12 +75,8 @@ TEST(PublisherMisuse, AForkedChildCannotUseItAndEndsAllTheSame) {
       refused = error.code() == ErrorCode::kFailedPrecondition;
     }
     publisher.reset();
-    ::_exit(refused ? 0 : 1);
-  }
-  ASSERT_GT(child, 0);
-  int status = -1;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+    return refused;
+  }));
   publisher->Publish({.lineage = "run", .step = 2}, Walking());
 }
 

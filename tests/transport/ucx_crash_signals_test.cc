@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <cstdlib>
 #include <string>
 
 namespace layercast {
@@ -19,7 +18,6 @@ std::string LibraryThatHandles(int signal) {
 }
 
 TEST(UcxCrashSignals, StayWithTheHostProgram) {
-  if (std::getenv("UCX_HANDLE_ERRORS") != nullptr) GTEST_SKIP() << "UCX_HANDLE_ERRORS says what UCX is to handle";
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
     EXPECT_THAT(LibraryThatHandles(signal), ::testing::Not(::testing::HasSubstr("libuc"))) << signal;
   }
