@@ -9,6 +9,7 @@
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/config_rope.h"
 #include "layercast/error.h"
+#include "src/base/python_json.h"
 
 namespace layercast {
 namespace {
@@ -81,7 +82,7 @@ WrittenFields ReadFields(std::string_view config_json) {
   const ConfigFields outer(whole);
   const nlohmann::json* text = outer.Find("text_config");
   if (text == nullptr) return {whole, ""};
-  if (!text->is_object()) outer.Refuse("text_config", "an object", *text);
+  if (!text->is_object() || !BareFloat(*text).empty()) outer.Refuse("text_config", "an object", *text);
   return {TextFields(whole), "text_config."};
 }
 

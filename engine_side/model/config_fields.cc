@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/base/shallow_json.h"
+#include "src/base/python_json.h"
 
 namespace layercast {
 namespace {
@@ -16,24 +16,12 @@ bool IsInteger(const nlohmann::json& value) {
   return value.is_number_integer();
 }
 
-constexpr const char* kFloat = "__float__";
-
-// Replaces `Infinity` outside of strings by {"__float__": "Infinity"}.
-std::string WithoutBareInfinities(std::string_view text) {
-  constexpr std::string_view kInfinity = "Infinity";
-  std::string json;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (!in_string && text.substr(i).starts_with(kInfinity)) {
-      json += std::string("{\"") + kFloat + "\": \"Infinity\"}";
-      i += kInfinity.size() - 1;
-      continue;
-    }
-    json += text[i];
-    if (text[i] == '"') in_string = !in_string;
-    if (in_string && text[i] == '\\' && i + 1 < text.size()) json += text[++i];
-  }
-  return json;
+// A number that may be infinite.
+std::optional<double> NumberOf(const nlohmann::json& value) {
+  if (value.is_number()) return value.get<double>();
+  const std::string name = BareFloat(value);
+  if (name != "Infinity" && name != "-Infinity") return std::nullopt;
+  return name == "Infinity" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
 }
 
 }  // namespace
@@ -42,7 +30,7 @@ nlohmann::json ParseConfigText(std::string_view text, const std::string& file) {
   const auto refuse = [&](const std::string& why) { throw Error(ErrorCode::kInvalidArgument, file + ": " + why); };
   nlohmann::json parsed;
   try {
-    parsed = ParseShallowJson<nlohmann::json>(WithoutBareInfinities(text), true);
+    parsed = ParsePythonJson<nlohmann::json>(text, true);
   } catch (const nlohmann::json::exception& error) {
     refuse(std::string("is not JSON: ") + error.what());
   }
@@ -52,8 +40,9 @@ nlohmann::json ParseConfigText(std::string_view text, const std::string& file) {
 
 ConfigFields::ConfigFields(nlohmann::json object, std::string where, std::string file)
     : object_(std::move(object)), where_(std::move(where)), file_(std::move(file)) {
-  if (object_.is_object()) return;
-  if (where_.empty()) RefuseFile(std::string("expected an object, got ") + object_.type_name());
+  const std::string bare = BareFloat(object_);
+  if (object_.is_object() && bare.empty()) return;
+  if (where_.empty()) RefuseFile("expected an object, got " + (bare.empty() ? object_.type_name() : bare));
   where_.pop_back();  // the dot
   Refuse("", "an object", object_);
 }
@@ -146,9 +135,9 @@ std::vector<double> ConfigFields::Numbers(std::string_view name) const {
   if (value == nullptr) return numbers;
   if (!value->is_array()) Refuse(name, "a list of numbers", *value);
   for (const nlohmann::json& item : *value) {
-    const bool infinite = item.is_object() && item.contains(kFloat) && item[kFloat] == "Infinity";
-    if (!infinite && !item.is_number()) Refuse(name, "a list of numbers", *value);
-    numbers.push_back(infinite ? std::numeric_limits<double>::infinity() : item.get<double>());
+    const std::optional<double> number = NumberOf(item);
+    if (!number) Refuse(name, "a list of numbers", *value);
+    numbers.push_back(*number);
   }
   return numbers;
 }
@@ -158,10 +147,7 @@ void ConfigFields::Refuse(std::string_view name, std::string_view expected, cons
 }
 
 std::string ConfigFields::Mismatch(std::string_view name, std::string_view expected, const nlohmann::json& got) const {
-  constexpr std::size_t kMostShown = 100;
-  std::string shown = got.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  if (shown.size() > kMostShown) shown = shown.substr(0, kMostShown) + "...";
-  return NameOf(name) + ": expected " + std::string(expected) + ", got " + shown;
+  return NameOf(name) + ": expected " + std::string(expected) + ", got " + ShownJson(got);
 }
 
 void ConfigFields::Refuse(const std::string& message) {

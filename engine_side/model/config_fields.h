@@ -16,10 +16,9 @@ namespace layercast {
 inline constexpr std::int64_t kMostLayers = 10000;  // the most layers a model may have, and any field may speak of
 inline constexpr const char* kConfigFile = "config.json";
 
-// Parses the text of a config.json, or of another `file` of that kind, which errors name. Infinite numbers come in two
-// spellings: Python's json module writes `Infinity`, which no JSON parser reads, and transformers since 5.0 writes an
-// object, {"__float__": "Infinity"}. In the result both are that object. Throws kInvalidArgument for what is not JSON
-// or is nested too deeply.
+// Parses the text of a config.json, or of another `file` of that kind, which errors name. What Python writes as NaN,
+// Infinity and -Infinity are objects in the result (src/base/python_json.h), which no field but a list of numbers
+// takes. Throws kInvalidArgument for what is not JSON or is nested too deeply.
 nlohmann::json ParseConfigText(std::string_view text, const std::string& file = kConfigFile);
 
 // The fields of a JSON object. Value. A field that is null counts as absent. Every accessor throws kInvalidArgument for

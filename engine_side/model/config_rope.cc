@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "src/base/python_json.h"
+
 namespace layercast {
 namespace {
 
@@ -166,7 +168,7 @@ void ParseRopes(const ConfigFields& fields, ModelConfig& config) {
   const std::string name = RopeField(fields);
   const std::string where = fields.NameOf(name) + ".";
   const nlohmann::json* object = fields.Find(name);
-  const auto is_object = [](const nlohmann::json& value) { return value.is_object(); };
+  const auto is_object = [](const nlohmann::json& value) { return value.is_object() && BareFloat(value).empty(); };
   if (object == nullptr) {
     config.rope.theta = theta;
   } else if (object->is_object() && std::ranges::any_of(*object, is_object)) {

@@ -13,7 +13,7 @@
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/stored_dtype.h"
 #include "layercast/error.h"
-#include "src/base/shallow_json.h"
+#include "src/base/python_json.h"
 #include "src/checkpoint/mapped_file.h"
 
 namespace layercast {
@@ -51,7 +51,7 @@ std::string WithModelOptFile(std::string config_text, const std::filesystem::pat
   if (!text) return config_text;
   nlohmann::json config = ParseConfigText(config_text);
   if (!config.is_object() || (config.contains(kQuantization) && !config[kQuantization].is_null())) return config_text;
-  nlohmann::json quantization = ParseShallowJson<nlohmann::json>(*text);
+  nlohmann::json quantization = ParsePythonJson<nlohmann::json>(*text);
   if (!quantization.is_object() || !quantization.contains("quantization")) {
     throw Error(ErrorCode::kInvalidArgument,
                 path.string() +

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "layercast/error.h"
-#include "src/base/shallow_json.h"
+#include "src/base/python_json.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/mapped_file.h"
 
@@ -95,10 +95,7 @@ class Field {
   }
 
   [[noreturn]] void RefuseAs(const std::string& expected) const {
-    constexpr std::size_t kMostShown = 100;
-    std::string shown = value_.dump(-1, ' ', true, Json::error_handler_t::replace);
-    if (shown.size() > kMostShown) shown = shown.substr(0, kMostShown) + "...";
-    Refuse((where_.empty() ? "" : where_ + ": ") + "expected " + expected + ", got " + shown);
+    Refuse((where_.empty() ? "" : where_ + ": ") + "expected " + expected + ", got " + ShownJson(value_));
   }
 
  private:
@@ -171,7 +168,7 @@ std::vector<Rule> RulesOf(const Field& file, const char* name, const Read& read)
 WeightRules WeightRules::Parse(std::string_view json) {
   Json parsed;
   try {
-    parsed = ParseShallowJson<Json>(json, true);
+    parsed = ParsePythonJson<Json>(json, true);
   } catch (const Json::exception& error) {
     Refuse(std::string("weight rules are not JSON: ") + error.what());
   }

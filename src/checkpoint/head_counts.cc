@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "layercast/error.h"
-#include "src/base/shallow_json.h"
+#include "src/base/python_json.h"
 #include "src/checkpoint/mapped_file.h"
 
 namespace layercast {
@@ -24,7 +24,7 @@ nlohmann::json ReadConfig(const std::filesystem::path& path) {
   try {
     const MappedFile file(path);
     const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-    return ParseShallowJson<nlohmann::json>(text);
+    return ParsePythonJson<nlohmann::json>(text);
   } catch (const Error&) {
     return nullptr;
   }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "layercast/error.h"
-#include "src/base/shallow_json.h"
+#include "src/base/python_json.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/llama_names.h"
 #include "src/checkpoint/loader.h"
@@ -41,14 +41,14 @@ std::int64_t Heads(const nlohmann::json& params, const char* key, const std::str
                     params[key].get<std::uint64_t>() <= std::numeric_limits<std::int32_t>::max();
   if (fits && params[key].get<std::int64_t>() > 0) return params[key].get<std::int64_t>();
   throw Error(ErrorCode::kCorrupt, subject + ": " + key + ": expected a number of heads, got " +
-                                       (params.contains(key) ? params[key].dump() : "nothing"));
+                                       (params.contains(key) ? ShownJson(params[key]) : "nothing"));
 }
 
 HeadCounts ReadParams(const std::filesystem::path& path) {
   const std::string subject = Quote(path.native());
   const MappedFile file(path);
   const auto* const text = reinterpret_cast<const char*>(file.bytes().data());
-  const auto params = ParseShallowJson<nlohmann::json>({text, file.bytes().size()});
+  const auto params = ParsePythonJson<nlohmann::json>({text, file.bytes().size()});
   if (!params.is_object())
     throw Error(ErrorCode::kCorrupt,
                 subject + ": expected a JSON object of at most " + std::to_string(kDeepestJson) + " levels");

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "layercast/error.h"
+#include "src/base/python_json.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/mapped_file.h"
 #include "src/checkpoint/natural_order.h"
@@ -76,7 +77,7 @@ WeightIndex ReadWeightIndex(const std::filesystem::path& path) {
   WeightIndex index;
   IndexVisitor visitor(name, index);
   const auto* text = reinterpret_cast<const char*>(file.bytes().data());
-  WalkJsonObject({text, file.bytes().size()}, name, visitor);
+  WalkJsonObject(WithoutBareFloats({text, file.bytes().size()}), name, visitor);
   if (!visitor.has_weight_map()) throw Error(ErrorCode::kCorrupt, name + ": expected a weight_map, got none");
   if (index.weight_map.empty()) throw Error(ErrorCode::kCorrupt, name + ": weight_map: expected tensors, got none");
   return index;

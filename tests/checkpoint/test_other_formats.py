@@ -53,6 +53,8 @@ def test_consolidated_files_that_make_no_sense(tmp_path, checkpoint):
                          ({"n_kv_heads": "two"}, 'n_kv_heads: expected a number of heads, got "two"')):
         (out / "params.json").write_text(json.dumps(params | change))
         assert said in refusal(out)
+    (out / "params.json").write_text('{"n_heads": NaN, "norm_eps": -Infinity}')
+    assert "params.json': n_heads: expected a number of heads, got NaN" in refusal(out)
     (out / "params.json").write_text("[")
     assert "params.json': expected a JSON object" in refusal(out)
     (out / "params.json").write_text('{"n_heads": ' + "[" * 100_000 + "]" * 100_000 + "}")

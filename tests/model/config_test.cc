@@ -357,6 +357,32 @@ TEST(ModelConfig, ReadsInfinityAsPythonWritesIt) {
   EXPECT_EQ(kept["time_step_limit"][1], Json({{"__float__", "Infinity"}}));
 }
 
+TEST(ModelConfig, ReadsWhatPythonWritesForFloatsThatNoFieldNeeds) {
+  const std::string fields = R"({"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"], "vocab_size": 8,
+      "hidden_size": 8, "num_hidden_layers": 1, "foo": NaN, "deep": [{"bar": -Infinity}],
+      "time_step_limit": [-Infinity, Infinity]})";
+  const Json kept = Json::parse(ModelConfig::Parse(fields).json);
+  EXPECT_EQ(kept["foo"], Json({{"__float__", "NaN"}}));  // and never null, which would stand for the default
+  EXPECT_EQ(kept["deep"][0]["bar"], Json({{"__float__", "-Infinity"}}));
+}
+
+TEST(ModelConfig, RefusesAFloatThatIsNoNumberByTheFieldsName) {
+  const Json nan = {{"__float__", "NaN"}};
+  const Json infinite = {{"__float__", "-Infinity"}};
+  EXPECT_EQ(ConfigError({{"rope_theta", nan}}), "config.json: rope_theta: expected a number above 0, got NaN");
+  EXPECT_EQ(ConfigError({{"rms_norm_eps", infinite}}),
+            "config.json: rms_norm_eps: expected a number above 0, got -Infinity");
+  EXPECT_THAT(ConfigError({{"hidden_size", nan}}), HasSubstr("hidden_size: expected an integer from 1"));
+  EXPECT_THAT(ConfigError({{"attention_bias", nan}}), HasSubstr("attention_bias: expected true or false, got NaN"));
+  EXPECT_THAT(ConfigError({{"eos_token_id", {1, nan}}}), HasSubstr("eos_token_id: expected an integer or a list"));
+  EXPECT_EQ(ConfigError({{"text_config", nan}}), "config.json: text_config: expected an object, got NaN");
+  EXPECT_THAT(ConfigError({{"rope_scaling", nan}}), HasSubstr("rope_scaling: expected an object, got NaN"));
+  EXPECT_THAT(ConfigError({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", nan}}}}),
+              HasSubstr("rope_parameters.rope_theta: expected a number above 0, got NaN"));
+  EXPECT_THAT(ConfigError({{"rope_scaling", {{"rope_type", "linear"}, {"factor", infinite}}}}),
+              HasSubstr("rope_scaling.factor: expected a number of at least 1, got -Infinity"));
+}
+
 TEST(ModelConfig, AsksForHeadsWhereThereIsAttention) {
   EXPECT_THAT(ConfigError({{"num_attention_heads", nullptr}}), HasSubstr("num_attention_heads is missing"));
   EXPECT_EQ(ParseConfig({{"num_attention_heads", nullptr}, {"model_type", "mamba2"}}).num_attention_heads, 0);

@@ -142,6 +142,28 @@ TEST(ModelDescription, NamesFieldAndValueOfAMalformedGenerationConfig) {
   EXPECT_THAT(error("{"), HasSubstr("/generation_config.json: is not JSON: "));
 }
 
+TEST(ModelDescription, ReadsWhatPythonWritesForFloatsInEveryFile) {
+  const TempFolder folder;
+  Json config = testing::MinimalConfig();
+  config["foo"] = "a string with NaN";
+  std::string text = config.dump();
+  text.insert(1, R"("loss": NaN, "deep": {"least": -Infinity}, )");
+  folder.Write("config.json", text);
+  folder.Write("generation_config.json", R"({"temperature": NaN, "eos_token_id": [3], "top": Infinity})");
+  folder.Write("hf_quant_config.json", R"({"producer": {"x": -Infinity}, "quantization": {"quant_algo": null}})");
+  const ModelDescription description = ModelDescription::FromDirectory(folder.path());
+  const ModelConfig read = ModelConfig::Parse(description);
+  EXPECT_THAT(read.eos_token_ids, ElementsAre(3));
+  const Json kept = Json::parse(read.json);
+  EXPECT_EQ(kept["loss"], Json({{"__float__", "NaN"}}));
+  EXPECT_EQ(kept["deep"]["least"], Json({{"__float__", "-Infinity"}}));
+  EXPECT_EQ(kept["foo"], "a string with NaN");
+  EXPECT_EQ(kept["quantization_config"]["producer"]["x"], Json({{"__float__", "-Infinity"}}));
+  folder.Write("generation_config.json", R"({"eos_token_id": NaN})");
+  EXPECT_THAT(testing::ErrorOf([&] { (void)ModelDescription::FromDirectory(folder.path()); }),
+              HasSubstr("generation_config.json: eos_token_id: expected an integer or a list of integers, got NaN"));
+}
+
 TEST(ModelDescription, AModelOptFileOfManyLevelsIsRefused) {
   const TempFolder folder;
   folder.Write("config.json", testing::MinimalConfig().dump());

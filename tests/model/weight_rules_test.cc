@@ -52,6 +52,7 @@ TEST(WeightRules, MayBeOfOneKindOrNone) {
 TEST(WeightRules, NameTheFieldThatIsWrong) {
   EXPECT_THAT(Refusal("{"), StartsWith("weight rules are not JSON: "));
   EXPECT_EQ(Refusal("[]"), "expected an object, got []");
+  EXPECT_EQ(Refusal(R"({"transforms": NaN})"), "transforms: expected a list, got NaN");
   EXPECT_EQ(Refusal(R"({"rules": []})"), "expected the fields transforms, names, got 'rules'");
   EXPECT_EQ(Refusal(R"({"names": {}})"), "names: expected a list, got {}");
   EXPECT_EQ(Refusal(R"({"names": [{"prefix": "a", "to": "b"}, {"prefix": "a"}]})"),
