@@ -121,7 +121,8 @@ class Surveyor {
     }
   }
 
-  // Returns the files that the index mentions.
+  // Returns the files that the index mentions. The index alone decides which file's tensor is read: files that were
+  // merged or split again are published with older copies left in other files.
   std::vector<std::string> AddIndexed(const Loader& loader, const fs::path& folder, const std::string& prefix) {
     const fs::path path = folder / loader.index_name();
     const WeightIndex index = ReadWeightIndex(path);
@@ -130,25 +131,38 @@ class Surveyor {
     std::vector<std::string> missing;
     for (const std::string& name : wanted) (Exists(folder / name) ? present : missing).push_back(name);
     ReportMissing(missing, folder, "weight files referenced in index but missing: ");  // reported before all others
-    const Span from = Open(loader, present, folder, prefix);
+    const Assignment assigned = AssignmentBy(index, loader);
+    const Span from = Open(loader, present, folder, prefix, assigned);
+    KeepMisplaced(from);
     CompareWith(index, loader, path, from);
+    WarnOfCopies(path, from);
     return wanted;
+  }
+
+  // The file in which each tensor is to be read, by the name that TensorFile::spec has for it. Empty: no index says so.
+  using Assignment = std::unordered_map<std::string, std::string>;
+
+  static Assignment AssignmentBy(const WeightIndex& index, const Loader& loader) {
+    Assignment assigned;
+    for (const auto& [tensor, file] : index.weight_map) assigned.emplace(loader.NameOf(tensor), file);
+    return assigned;
   }
 
   // Where in the survey the contents of one source begin.
   struct Span {
     std::size_t first_file = 0;
     std::size_t first_tensor = 0;
+    std::size_t first_copy = 0;
     std::size_t prefix_bytes = 0;
   };
 
   Span Open(const Loader& loader, const std::vector<std::string>& names, const fs::path& folder,
-            const std::string& prefix) {
-    const Span from{survey_.files.size(), survey_.tensors.size(), prefix.size()};
+            const std::string& prefix, const Assignment& assigned = {}) {
+    const Span from{survey_.files.size(), survey_.tensors.size(), copies_.size(), prefix.size()};
     for (const std::string& name : names) {
       try {
         survey_.files.push_back(loader.Open(folder / name));
-        AddTensors(survey_.files.size() - 1, prefix);
+        AddTensors(survey_.files.size() - 1, prefix, assigned);
       } catch (const Error& error) {
         Report(error.code(), error.what());
       }
@@ -157,10 +171,15 @@ class Surveyor {
     return from;
   }
 
-  void AddTensors(std::size_t file, const std::string& prefix) {
+  void AddTensors(std::size_t file, const std::string& prefix, const Assignment& assigned) {
     for (std::size_t i = 0; i < survey_.files[file]->num_tensors(); ++i) {
       CheckpointSurvey::Located here{.spec = survey_.files[file]->spec(i), .file = file, .tensor = i};
+      const auto where = assigned.find(here.spec.name);
       here.spec.name.insert(0, prefix);
+      if (where != assigned.end() && where->second != survey_.files[file]->name()) {
+        copies_.push_back(std::move(here));
+        continue;
+      }
       const auto [first, is_new] = by_name_.try_emplace(here.spec.name, survey_.tensors.size());
       if (is_new) {
         survey_.tensors.push_back(std::move(here));
@@ -212,6 +231,10 @@ class Surveyor {
       bytes += static_cast<std::uint64_t>(spec.num_bytes());
       found.emplace(std::string_view(spec.name).substr(from.prefix_bytes), FileOf(i));
     }
+    std::uint64_t copied = 0;  // bytes of copies that are passed over
+    for (std::size_t i = from.first_copy; i < copies_.size(); ++i) {
+      copied += static_cast<std::uint64_t>(copies_[i].spec.num_bytes());
+    }
     std::set<std::string> listed;
     for (const auto& [tensor, file] : index.weight_map) {
       const auto where = found.find(*listed.insert(loader.NameOf(tensor)).first);
@@ -229,9 +252,32 @@ class Surveyor {
                                       ": expected in the weight_map of " + path.filename().native() + ", got no entry");
     }
     // Some writers count tied tensors twice, so a different size is no reason to refuse.
-    if (!survey_.problems.empty() || !index.total_size || *index.total_size == bytes) return;
+    if (!survey_.problems.empty() || !index.total_size) return;
+    if (*index.total_size == bytes || *index.total_size == bytes + copied) return;
     survey_.warnings.push_back(quoted + ": metadata.total_size: expected the " + std::to_string(bytes) +
                                " bytes of its tensors, got " + std::to_string(*index.total_size));
+  }
+
+  // A tensor that is not in the file that the index says is no copy, and is listed where it is.
+  void KeepMisplaced(const Span& from) {
+    const auto first = copies_.begin() + static_cast<std::ptrdiff_t>(from.first_copy);
+    const auto kept = std::remove_if(first, copies_.end(), [&](const CheckpointSurvey::Located& here) {
+      if (!by_name_.try_emplace(here.spec.name, survey_.tensors.size()).second) return false;
+      survey_.tensors.push_back(here);
+      return true;
+    });
+    copies_.erase(kept, copies_.end());
+  }
+
+  // Says once, whatever their number, that copies were passed over.
+  void WarnOfCopies(const fs::path& path, const Span& from) {
+    const std::size_t count = copies_.size() - from.first_copy;
+    if (count == 0 || !survey_.problems.empty()) return;
+    const CheckpointSurvey::Located& copy = copies_[from.first_copy];
+    survey_.warnings.push_back(
+        Quote(path.native()) + ": tensors are read from the files that it says: " + std::to_string(count) +
+        (count == 1 ? " copy" : " copies") + " in other files passed over, " + Quote(copy.spec.name) + " of " +
+        Quote(survey_.files[copy.file]->name()) + (count == 1 ? "" : " for one"));
   }
 
   bool IsOpen(const std::string& name, const Span& from) const {
@@ -244,6 +290,7 @@ class Surveyor {
 
   CheckpointSurvey survey_;
   std::unordered_map<std::string, std::size_t> by_name_;  // the index in survey_.tensors
+  std::vector<CheckpointSurvey::Located> copies_;         // tensors that their index has in other files
   bool of_ranks_ = false;                                 // this was reported
 };
 

@@ -30,13 +30,14 @@ struct CheckpointSurvey {
   // The files in natural order, without unreadable ones, followed by those of secondary sources.
   // shared_ptr: the second owner is a tensor that outlives its Checkpoint (NamedTensor::owner).
   std::vector<std::shared_ptr<const TensorFile>> files;
-  std::size_t own_files = 0;         // how many of them are not of secondary sources
-  std::vector<Located> tensors;      // by file, then by offset; of a repeated name only the first
+  std::size_t own_files = 0;  // how many of them are not of secondary sources
+  // By file, then by offset. Of a repeated name it is the one in the file that the index says, or else the first.
+  std::vector<Located> tensors;
   std::vector<std::string> ignored;  // weight files that are not read: other formats, copies, not in the index
   // Files that are missing or broken; differences between index and headers; repeated names; numbers of heads that
   // differ from those in the config.json beside the files.
   std::vector<Problem> problems;
-  std::vector<std::string> warnings;  // what is odd, but no reason to refuse
+  std::vector<std::string> warnings;  // what is odd, but no reason to refuse: copies that an index passes over, ...
 
   // Reads a tensor as TensorFile::Read does, and brings it into memory (MappedFile::Populate). It is aligned to its
   // element type, and kept alive by its owner. Throws kCorrupt if the file is damaged or has become shorter.

@@ -121,6 +121,70 @@ TEST(Checkpoint, FilesThatTheIndexDoesNotMentionAreDropped) {
   EXPECT_THAT(SurveyCheckpoint({.path = folder.path()}).ignored, ElementsAre("consolidated.safetensors"));
 }
 
+// DeepSeek and tools that merge models publish such files.
+TEST(Checkpoint, TheIndexDecidesBetweenCopiesWhateverTheirShapes) {
+  const TempFolder folder;
+  const std::string of = ".safetensors";
+  folder.Write("1.safetensors", OneTensorFile("a"));
+  folder.Write("2.safetensors", SafetensorsBytes(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},
+                                                     "b":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}})",
+                                                 "stale"));
+  folder.Write("3.safetensors", OneTensorFile("b"));
+  folder.Write("4.safetensors", "never opened");
+  const std::string index = Index(R"({"a":"1.safetensors","b":"3.safetensors","c":"2.safetensors"})");
+  folder.Write(kWeightIndexName, index);
+  EXPECT_THAT(OpenError(ErrorCode::kCorrupt, folder.path()),
+              HasSubstr("tensor 'c': expected in '2.safetensors', got nothing of that name"));
+  folder.Write("2.safetensors", SafetensorsBytes(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},
+                                                     "b":{"dtype":"U8","shape":[2],"data_offsets":[3,5]},
+                                                     "c":{"dtype":"U8","shape":[1],"data_offsets":[5,6]}})",
+                                                 "stalec"));
+  const CheckpointSurvey survey = SurveyCheckpoint({.path = folder.path()});
+  EXPECT_TRUE(survey.problems.empty());
+  EXPECT_THAT(survey.ignored, ElementsAre("4.safetensors"));
+  ASSERT_EQ(survey.warnings.size(), 2U);  // the other is about the size
+  EXPECT_THAT(survey.warnings.back(), HasSubstr("2 copies in other files passed over, 'a' of '2.safetensors' for one"));
+  const Checkpoint checkpoint = Checkpoint::Open(folder.path());
+  EXPECT_THAT(Names(checkpoint), ElementsAre("a", "c", "b"));
+  const TempFolder alone;  // each tensor is the one that its file holds
+  for (const char* name : {"a", "b"}) {
+    alone.Write(std::string(name) + of, OneTensorFile(name));
+    const Checkpoint expected = Checkpoint::Open(alone / (std::string(name) + of));
+    EXPECT_EQ(checkpoint.specs().at(static_cast<std::size_t>(checkpoint.Find(name))), expected.specs()[0]);
+    EXPECT_EQ(BytesOf(checkpoint.Tensor(name)), BytesOf(expected.Tensor(name)));
+  }
+}
+
+TEST(Checkpoint, ACopyIsOnlyWhatTheIndexHasElsewhere) {
+  const TempFolder folder;
+  folder.Write("1.safetensors", OneTensorFile("a"));
+  folder.Write("2.safetensors", OneTensorFile("a"));
+  folder.Write(kWeightIndexName, Index(R"({"b":"1.safetensors","c":"2.safetensors"})"));
+  EXPECT_THAT(OpenError(ErrorCode::kCorrupt, folder.path()), HasSubstr("tensor 'a': expected once"));
+  folder.Write("3.safetensors", OneTensorFile("b"));  // where the index has 'a', which is in the other two alone
+  folder.Write(kWeightIndexName, Index(R"({"a":"3.safetensors","b":"3.safetensors","c":"2.safetensors",
+                                           "d":"1.safetensors"})"));
+  EXPECT_THAT(OpenError(ErrorCode::kCorrupt, folder.path()),
+              HasSubstr("tensor 'a': expected in '3.safetensors', got it in '1.safetensors'"));
+}
+
+TEST(Checkpoint, CopiesOfASecondarySourceAreItsOwnIndexsMatter) {
+  const TempFolder folder;
+  folder.Write("model.safetensors", OneTensorFile("a"));
+  std::filesystem::create_directory(folder / "more");
+  folder.Write("more/1.safetensors", OneTensorFile("a"));
+  folder.Write("more/2.safetensors", SafetensorsBytes(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},
+                                                          "b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+                                                      "xy"));
+  folder.Write("more/model.safetensors.index.json", R"({"weight_map":{"a":"1.safetensors","b":"2.safetensors"}})");
+  const CheckpointSource source{
+      .path = folder.path(), .load_format = "auto", .secondary = {{.prefix = "p.", .path = folder / "more"}}};
+  EXPECT_THAT(Names(Checkpoint::Open(source)), ElementsAre("a", "p.a", "p.b"));
+  const CheckpointSurvey survey = SurveyCheckpoint(source);
+  ASSERT_EQ(survey.warnings.size(), 1U);
+  EXPECT_THAT(survey.warnings[0], HasSubstr("1 copy in other files passed over, 'p.a' of '2.safetensors'"));
+}
+
 TEST(Checkpoint, FilesThatAreReferencedButMissingAreNamedTogether) {
   const TempFolder folder;
   folder.Write("model-1.safetensors", OneTensorFile("a"));

@@ -65,6 +65,56 @@ def test_digests_depend_on_the_bytes_alone(folder, tmp_path):
     assert before["digest"] != after["digest"]
 
 
+def test_copies_that_the_index_passes_over_are_told_in_one_line_and_change_nothing(folder):
+    write_index(folder, {"a": "1.safetensors", "b": "1.safetensors", "c": "2.safetensors"})
+    without, errors = run_json("inspect", folder, status=0)
+    assert errors == "" and without["warnings"] == []
+    safetensors.torch.save_file({"c": torch.arange(3), "a": torch.ones(7), "b": torch.ones(2, 3)},
+                                folder / "2.safetensors")
+    (folder / "3.safetensors").write_bytes(b"broken, and in no index")
+    report, errors = run_json("inspect", folder, status=0)
+    assert len(errors.splitlines()) == 1
+    assert "2 copies in other files passed over" in errors and "of '2.safetensors'" in errors
+    assert len(report["warnings"]) == 1 and report["warnings"][0] in errors
+    assert report["ignored"] == ["3.safetensors"] and report["problems"] == []
+    assert [report[key] for key in ("tensors", "bytes", "digest")] == [
+        without[key] for key in ("tensors", "bytes", "digest")]
+    assert "index, headers and files agree" in run("inspect", folder, status=0).stdout
+
+
+@pytest.mark.parametrize("load_format", ["pt", "mistral"])
+def test_the_other_indexes_decide_between_copies_too(tmp_path, load_format):
+    name = "layers.0.attention.wo.weight"  # one of Mistral's
+    right, stale = {name: torch.ones(2, 3)}, {name: torch.zeros(4), "norm.weight": torch.zeros(1)}
+    if load_format == "mistral":
+        files, index = ["consolidated-1.safetensors", "consolidated-2.safetensors"], "consolidated.safetensors.index.json"
+        (tmp_path / "params.json").write_text('{"n_heads": 2}')
+        save = safetensors.torch.save_file
+    else:
+        files, index = ["pytorch_model-1.bin", "pytorch_model-2.bin"], "pytorch_model.bin.index.json"
+        save = torch.save
+    save(stale, tmp_path / files[0])
+    save(right, tmp_path / files[1])
+    weight_map = {key: files[0] for key in stale} | {key: files[1] for key in right}
+    (tmp_path / index).write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    report, errors = run_json("inspect", tmp_path, status=0)
+    assert "1 copy in other files passed over" in errors
+    assert sorted((t["shape"], t["file"]) for t in report["tensors"]) == [([1], files[0]), ([2, 3], files[1])]
+
+
+def test_an_index_may_hold_what_python_writes_for_floats(folder):
+    (folder / "model.safetensors.index.json").write_text(
+        '{"metadata": {"total_size": NaN, "loss": [-Infinity]}, "weight_map": '
+        '{"a": "1.safetensors", "b": "1.safetensors", "c": "2.safetensors"}}')
+    report, errors = run_json("inspect", folder, status=0)
+    assert errors == "" and len(report["tensors"]) == 3
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": NaN}}')
+    done = run("inspect", folder, status=1)
+    assert "weight_map: 'a': expected the name of a file in the same folder" in done.stderr
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": nan}}')
+    assert "not JSON at byte" in run("inspect", folder, status=1).stderr
+
+
 def test_an_index_that_disagrees_is_told_in_full(folder):
     write_index(folder, {"a": "1.safetensors", "b": "2.safetensors", "d": "2.safetensors", "e": "3.safetensors"})
     report, errors = run_json("inspect", folder, status=1)
