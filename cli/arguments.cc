@@ -13,6 +13,7 @@
 #include "engine_side/model/named_draft.h"
 #include "layercast/error.h"
 #include "src/base/comma_list.h"
+#include "src/base/utf8.h"
 #include "src/checkpoint/load_format.h"
 #include "src/session/channel_chooser.h"
 #include "src/zmq/endpoint.h"
@@ -189,7 +190,7 @@ Version ParseVersion(const std::string& text) {
 
 std::string VersionText(const Json& version) {
   if (!version.is_object()) return "nothing";
-  return VersionFromJson(version).ToString();
+  return Escaped(VersionFromJson(version).ToString());
 }
 
 std::string RateText(const Json& gb_per_s) {

@@ -14,6 +14,7 @@
 #include "layercast/model_description.h"
 #include "src/base/digest.h"
 #include "src/base/log.h"
+#include "src/base/utf8.h"
 #include "src/base/worker_pool.h"
 #include "src/checkpoint/survey.h"
 #include "src/tensor/manifest_entry.h"
@@ -76,7 +77,7 @@ class CheckpointReport {
                                 {"shape", at.spec.shape},
                                 {"file", file},
                                 {"digest", digest}});
-    text_ += digest + "  " + file + "  " + at.spec.name + "  " + Describe(at.spec) + "\n";
+    text_ += digest + "  " + Escaped(file) + "  " + Escaped(at.spec.name) + "  " + Describe(at.spec) + "\n";
   }
 
   // The tensor's digest. Its manifest entry is kept, for the version's digest.
@@ -112,8 +113,8 @@ class CheckpointReport {
   void AddSummary() {
     text_ += std::to_string(survey_.tensors.size()) + " tensors, " + std::to_string(bytes_) + " bytes, " +
              std::to_string(survey_.files.size()) + " files\n";
-    for (const std::string& name : survey_.ignored) text_ += "not read: " + name + "\n";
-    for (const auto& problem : survey_.problems) text_ += "problem: " + problem.message + "\n";
+    for (const std::string& name : survey_.ignored) text_ += "not read: " + Escaped(name) + "\n";
+    for (const auto& problem : survey_.problems) text_ += "problem: " + EscapedMessage(problem.message) + "\n";
     if (survey_.problems.empty()) text_ += "index, headers and files agree\n";
   }
 

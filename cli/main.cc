@@ -19,6 +19,7 @@
 #include "cli/subcommand.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/base/utf8.h"
 
 namespace layercast::cli {
 namespace {
@@ -43,12 +44,15 @@ std::vector<std::unique_ptr<Subcommand>> MakeSubcommands() {
 
 // Prints the error: one sentence for people and, for scripts, an object, unless one was printed already.
 int Refuse(ExitStatus status, Output& output, const std::string& who, const Error& error) {
-  std::fprintf(stderr, "%s: %s\n", who.c_str(), error.what());
+  const auto say = [&](const Error& what) {
+    std::fprintf(stderr, "%s: %s\n", who.c_str(), EscapedMessage(what.what()).c_str());
+  };
+  say(error);
   if (!output.json() || output.printed()) return status;
   try {
     output.Print({{"error", ErrorToJson(error)}}, "");
   } catch (const Error& unsaid) {
-    std::fprintf(stderr, "%s: %s\n", who.c_str(), unsaid.what());
+    say(unsaid);
   }
   return status;
 }

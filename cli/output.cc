@@ -3,14 +3,16 @@
 #include <cstdio>
 
 #include "src/base/check.h"
+#include "src/base/utf8.h"
 
 namespace layercast::cli {
 
 void Output::Print(const Json& object, std::string_view text) {
   LAYERCAST_CHECK(!json_ || !printed_);
   printed_ = true;
-  // Paths and messages may hold bytes that are not UTF-8. They are replaced instead of making this fail.
-  std::string out = json_ ? object.dump(-1, ' ', false, Json::error_handler_t::replace) : std::string(text);
+  // Names and messages come from files and peers. In JSON all but printable ASCII is escaped, and bytes that are not
+  // UTF-8 are replaced instead of making this fail.
+  std::string out = json_ ? object.dump(-1, ' ', true, Json::error_handler_t::replace) : EscapedLines(text);
   if (!out.ends_with('\n')) out.push_back('\n');
   const bool written = std::fwrite(out.data(), 1, out.size(), stdout) == out.size();
   if (!written || std::fflush(stdout) != 0) {

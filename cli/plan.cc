@@ -22,6 +22,7 @@
 #include "layercast/model/weight_rules.h"
 #include "layercast/model_description.h"
 #include "src/base/failpoint.h"
+#include "src/base/utf8.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/session/channel_chooser.h"
 #include "src/session/fetch.h"
@@ -113,9 +114,9 @@ class PlanReport {
     for (const PlannedLayer& layer : plan.layers()) {
       for (const DerivedTensor& derived : layer.derived) AddDerived(layer, derived);
     }
-    for (const Json& layers : json_["kept"]) text_ += "kept: " + layers.get<std::string>() + "\n";
+    for (const Json& layers : json_["kept"]) AddLine("kept: " + layers.get<std::string>());
     for (const std::string& rule : plan.unused_rules()) {
-      text_ += "warning: weight rule '" + rule + "' touches no tensor\n";
+      AddLine("warning: weight rule '" + rule + "' touches no tensor");
     }
     text_ += std::to_string(plan.placements().size()) + " placements in " + std::to_string(plan.layers().size()) +
              " layers, " + std::to_string(plan.placed_bytes()) + " of " + std::to_string(manifest.total_bytes()) +
@@ -128,13 +129,16 @@ class PlanReport {
 
   void AddProblem(const std::string& problem) {
     json_["problems"].push_back(problem);
-    text_ += "problem: " + problem + "\n";
+    text_ += "problem: " + EscapedMessage(problem) + "\n";
   }
 
   Json& json() { return json_; }
   const std::string& text() const { return text_; }
 
  private:
+  // Names in it may hold anything, line breaks too.
+  void AddLine(const std::string& line) { text_ += Escaped(line) + "\n"; }
+
   void AddPlacement(const LoadPlan& plan, const Placement& placement) {
     const TensorSpec& tensor = manifest_.entry(placement.tensor).spec;
     const PlannedParameter& parameter = plan.parameters()[placement.parameter];
@@ -155,14 +159,14 @@ class PlanReport {
                                    {"transposed", placement.order.transposed},
                                    {"interleaved", placement.order.interleaved},
                                    {"rules", rules}});
-    text_ += tensor.name + (read_as == tensor.shape ? "" : " read as " + ToString(read_as)) + " " +
-             TextOf(placement.source) + " -> " + parameter.spec.name + " " + TextOf(placement.destination) + "  " +
-             layer.class_name;
-    if (!placement.shard_id.empty()) text_ += " shard " + std::string(placement.shard_id);
-    if (placement.order.transposed) text_ += " transposed";
-    if (placement.order.interleaved) text_ += " interleaved";
-    for (const std::string& rule : rules) text_ += "  by " + rule;
-    text_ += '\n';
+    std::string line = tensor.name + (read_as == tensor.shape ? "" : " read as " + ToString(read_as)) + " " +
+                       TextOf(placement.source) + " -> " + parameter.spec.name + " " + TextOf(placement.destination) +
+                       "  " + layer.class_name;
+    if (!placement.shard_id.empty()) line += " shard " + std::string(placement.shard_id);
+    if (placement.order.transposed) line += " transposed";
+    if (placement.order.interleaved) line += " interleaved";
+    for (const std::string& rule : rules) line += "  by " + rule;
+    AddLine(line);
   }
 
   // The transforms by which the tensor is read, and the rules that map its name to the tree's, in order.
@@ -180,13 +184,13 @@ class PlanReport {
   void AddSkipped(std::uint32_t tensor, const std::string& rule) {
     const TensorSpec& spec = manifest_.entry(tensor).spec;
     json_["skipped"].push_back({{"name", spec.name}, {"rule", rule}, {"rules", RulesOf(spec)}});
-    text_ += "skipped: " + spec.name + ": " + rule + "\n";
+    AddLine("skipped: " + spec.name + ": " + rule);
   }
 
   void AddElsewhere(const ElsewhereTensor& elsewhere) {
     const std::string& name = manifest_.entry(elsewhere.tensor).spec.name;
     json_["elsewhere"].push_back({{"name", name}, {"held_by", elsewhere.held_by}});
-    text_ += "elsewhere: " + name + ": " + std::string(elsewhere.held_by) + "\n";
+    AddLine("elsewhere: " + name + ": " + std::string(elsewhere.held_by));
   }
 
   void AddCast(const LoadPlan& plan, std::uint32_t tensor) {
@@ -195,18 +199,18 @@ class PlanReport {
     const TensorSpec& spec = manifest_.entry(tensor).spec;
     const DType to = plan.parameters()[plan.placements()[placements.front()].parameter].spec.dtype;
     json_["cast"].push_back({{"name", spec.name}, {"from", Name(spec.dtype)}, {"to", Name(to)}});
-    text_ += "cast: " + spec.name + ": " + std::string(Name(spec.dtype)) + " to " + std::string(Name(to)) + "\n";
+    AddLine("cast: " + spec.name + ": " + std::string(Name(spec.dtype)) + " to " + std::string(Name(to)));
   }
 
   void AddDerived(const PlannedLayer& layer, const DerivedTensor& derived) {
     const std::string name = layer.path + "." + derived.spec.name;
     Json sources = Json::array();
-    text_ += "derived: " + name + " " + Describe(derived.spec) + " from";
+    std::string line = "derived: " + name + " " + Describe(derived.spec) + " from";
     for (const TensorSpec& source : derived.sources) {
       sources.push_back(source.name);
-      text_ += " " + source.name;
+      line += " " + source.name;
     }
-    text_ += '\n';
+    AddLine(line);
     json_["derived"].push_back(
         {{"name", name}, {"dtype", Name(derived.spec.dtype)}, {"shape", derived.spec.shape}, {"from", sources}});
   }

@@ -11,6 +11,7 @@
 #include "cli/subcommand.h"
 #include "layercast/controller.h"
 #include "layercast/report.h"
+#include "src/base/utf8.h"
 #include "src/control/engine_outcome.h"
 
 namespace layercast::cli {
@@ -66,7 +67,7 @@ std::string ServesText(const Json& outcome) {
     const bool serves = outcome.at("version").is_object();
     text += (serves ? "failed, still serves " + VersionText(outcome.at("version"))
                     : std::string("failed, and serves nothing that it told of (layercast status has more)")) +
-            ": " + outcome.at("error").at("message").get<std::string>() + "\n";
+            ": " + EscapedMessage(outcome.at("error").at("message").get<std::string>()) + "\n";
   }
   return text;
 }
@@ -88,11 +89,12 @@ std::string ReportText(const Json& outcome) {
   }
   for (const Json& publisher : report.value("publishers", Json::array())) text += RelayedText(publisher);
   const Json& warning = report.at("channel").at("warning");
-  if (warning.is_string()) text += "  warning: " + warning.get<std::string>() + "\n";
+  if (warning.is_string()) text += "  warning: " + Escaped(warning.get<std::string>()) + "\n";
   for (const Json& rule : report.value("unused_rules", Json::array())) {
-    text += "  warning: weight rule '" + rule.get<std::string>() + "' touches no tensor\n";
+    text += "  warning: weight rule '" + Escaped(rule.get<std::string>()) + "' touches no tensor\n";
   }
-  for (const Json& layers : report.value("kept", Json::array())) text += "  kept: " + layers.get<std::string>() + "\n";
+  for (const Json& layers : report.value("kept", Json::array()))
+    text += "  kept: " + Escaped(layers.get<std::string>()) + "\n";
   return text + StagesText(report.value("stage_ms", Json::object()));
 }
 
@@ -101,7 +103,7 @@ std::string OutcomeText(const Json& outcome) {
   try {
     return ServesText(outcome) + ReadAnswer(outcome.at("endpoint"), [&] { return ReportText(outcome); });
   } catch (const Error& error) {
-    return ServesText(outcome) + "  " + error.what() + "\n";
+    return ServesText(outcome) + "  " + EscapedMessage(error.what()) + "\n";
   }
 }
 

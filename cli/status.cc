@@ -43,10 +43,11 @@ std::string EngineText(const Json& status) {
   const Json& channel = status.at("channel");
   if (channel.is_object()) {
     for (const Json& one : channel.value("ranks", Json::array({channel}))) text += ChannelText(one);
-    if (channel.at("warning").is_string()) text += "  warning: " + channel["warning"].get<std::string>() + "\n";
+    if (channel.at("warning").is_string())
+      text += "  warning: " + Escaped(channel["warning"].get<std::string>()) + "\n";
   }
   const Json& error = status.at("last_error");
-  if (error.is_object()) text += "  last reload failed: " + error.value("message", "") + "\n";
+  if (error.is_object()) text += "  last reload failed: " + EscapedMessage(error.value("message", "")) + "\n";
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include "cli/arguments.h"
 #include "cli/read_answer.h"
 #include "cli/subcommand.h"
+#include "src/base/utf8.h"
 #include "src/control/rpc.h"
 
 namespace layercast::cli {
@@ -19,7 +20,7 @@ std::string DifferenceText(const Json& difference) {
 
 std::vector<std::string> DifferencesIn(const Json& result) {
   std::vector<std::string> texts;
-  for (const Json& difference : result.at("differences")) texts.push_back(DifferenceText(difference));
+  for (const Json& difference : result.at("differences")) texts.push_back(Escaped(DifferenceText(difference)));
   return texts;
 }
 

@@ -1,17 +1,33 @@
 #include "src/base/log.h"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <string>
+#include <utility>
+
+#include "src/base/utf8.h"
 
 namespace layercast::log {
 namespace {
 
 constexpr const char* kName = "layercast";
 
+// The text of an entry. It may hold names from files and peers, and standard error may be a terminal.
+class MessageFlag final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& entry, const std::tm&, spdlog::memory_buf_t& line) override {
+    const std::string text = EscapedMessage({entry.payload.data(), entry.payload.size()});
+    line.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<spdlog::custom_flag_formatter> clone() const override { return std::make_unique<MessageFlag>(); }
+};
+
 std::shared_ptr<spdlog::logger> ToStandardError(const std::string& role) {
   auto logger = std::make_shared<spdlog::logger>(kName, std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_pattern("%H:%M:%S.%e [" + role + "] %l: %v");
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<MessageFlag>('v').set_pattern("%H:%M:%S.%e [" + role + "] %l: %v");
+  logger->set_formatter(std::move(formatter));
   logger->flush_on(spdlog::level::info);
   return logger;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 namespace layercast {
 namespace {
@@ -29,12 +30,32 @@ std::size_t SequenceLength(std::string_view text) {
 
 constexpr std::size_t kLongestName = 1024;
 
-bool IsControl(char c) { return static_cast<std::uint8_t>(c) < 0x20 || c == 0x7F; }
+// The code point of a well-formed sequence.
+char32_t CodePoint(std::string_view sequence) {
+  const auto lead = static_cast<std::uint8_t>(sequence[0]);
+  if (sequence.size() == 1) return lead;
+  char32_t point = lead & (0x7FU >> sequence.size());
+  for (const char next : sequence.substr(1)) point = point << 6 | (static_cast<std::uint8_t>(next) & 0x3FU);
+  return point;
+}
 
-// Appends the character at `i`, or its first byte as \xNN if it is not printable. Returns where the next one is.
+bool IsPrintable(char32_t c) {
+  constexpr std::pair<char32_t, char32_t> kUnprintable[] = {{0x00, 0x1F},     {0x7F, 0x9F},     {0x61C, 0x61C},
+                                                            {0x200E, 0x200F}, {0x2028, 0x202E}, {0x2066, 0x2069}};
+  return std::ranges::none_of(kUnprintable, [c](const auto& range) { return range.first <= c && c <= range.second; });
+}
+
+// The length of the printable character that `text` begins with; 0: it begins with none.
+std::size_t PrintableLength(std::string_view text) {
+  const std::size_t length = SequenceLength(text);
+  return length > 0 && IsPrintable(CodePoint(text.substr(0, length))) ? length : 0;
+}
+
+// Appends the character at `i`, or its first byte as \xNN if it is not printable (its other bytes are none then,
+// either). Returns where the next one is.
 std::size_t AppendEscaped(std::string_view text, std::size_t i, std::string& out) {
   constexpr char kDigits[] = "0123456789abcdef";
-  const std::size_t length = IsControl(text[i]) ? 0 : SequenceLength(text.substr(i));
+  const std::size_t length = PrintableLength(text.substr(i));
   if (length > 0) {
     out += text.substr(i, length);
     return i + length;
@@ -42,6 +63,21 @@ std::size_t AppendEscaped(std::string_view text, std::size_t i, std::string& out
   const auto byte = static_cast<std::uint8_t>(text[i]);
   out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 0xF]};
   return i + 1;
+}
+
+// Escapes all but the line breaks that `keeps` takes, by what follows them.
+template <typename Keeps>
+std::string EscapedBut(std::string_view text, const Keeps& keeps) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size();) {
+    if (text[i] == '\n' && keeps(text.substr(i + 1))) {
+      out += text[i++];
+    } else {
+      i = AppendEscaped(text, i, out);
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -64,6 +100,14 @@ std::string Escaped(std::string_view text, std::size_t most) {
   return out;
 }
 
+std::string EscapedLines(std::string_view text) {
+  return EscapedBut(text, [](std::string_view) { return true; });
+}
+
+std::string EscapedMessage(std::string_view text) {
+  return EscapedBut(text, [](std::string_view next) { return next.starts_with("  "); });
+}
+
 std::string Quote(std::string_view text) {
   constexpr std::size_t kMost = 200;
   return "'" + Escaped(text, kMost) + "'";
@@ -74,7 +118,7 @@ void CheckName(const std::string& what, const std::string& name, ErrorCode code)
     throw Error(code, what + " " + Quote(name) + ": expected at most " + std::to_string(kLongestName) + " bytes, got " +
                           std::to_string(name.size()));
   }
-  if (std::ranges::none_of(name, IsControl) && !FindInvalidUtf8(name)) return;
+  if (Escaped(name) == name) return;
   throw Error(code, what + " " + Quote(name) + ": expected UTF-8 without control characters");
 }
 

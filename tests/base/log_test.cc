@@ -28,6 +28,13 @@ TEST(Log, GoesToTheLoggerThatTheHostRegistered) {
   EXPECT_THAT(lines.str(), HasSubstr("slow"));
 }
 
+TEST(Log, ANameCannotActOnTheTerminalOrBeginALine) {
+  testing::internal::CaptureStderr();
+  log::warn("'{}'", "a\n12:00:00 [x] info: forged\x1b[2J\xc2\x85\xff");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("warning: 'a\\x0a12:00:00 [x] info: forged\\x1b[2J\\xc2\\x85\\xff'\n"));
+}
+
 TEST(Log, NamesTheRoleOfAProgram) {
   log::SetUp("rank1");
   testing::internal::CaptureStderr();
