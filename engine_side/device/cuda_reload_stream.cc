@@ -52,7 +52,7 @@ class CudaReloadStream final : public CudaDeviceStream, public ReloadStream {
   }
 
   void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
-               std::int64_t first, std::int64_t count) override {
+               std::int64_t first, std::int64_t count, std::uint64_t* fault) override {
     const OnCudaDevice scope(stream().device());
     const std::optional<Pitched> rows = from == to_dtype ? PitchedOf(from, walk, first, count) : std::nullopt;
     if (rows) {
@@ -60,7 +60,8 @@ class CudaReloadStream final : public CudaDeviceStream, public ReloadStream {
     } else if (from == to_dtype) {
       CudaScatter(ElementBytes(from), packed, to, walk, first, count, stream().handle());
     } else {
-      CudaScatterCast(from, packed, to_dtype, to, walk, first, count, stream().handle());
+      CudaScatterCast(from, packed, to_dtype, to, walk, first, count, reinterpret_cast<CudaFaultWord*>(fault),
+                      stream().handle());
     }
   }
   void Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,

@@ -6,38 +6,47 @@
 
 #include "engine_side/device/element_walk.h"
 #include "src/base/host_device.h"
+#include "src/device/cuda/words.cuh"
+#include "src/device/cuda_fault.h"
+#include "src/tensor/conversions.h"
 #include "src/tensor/exponential.h"
 
 namespace layercast::cuda {
 
-// A type of elements that are moved as they are.
-template <class T>
-struct Raw {
-  using Bits = T;
-};
-
-template <class From, class To>
-struct Convert {
-  LAYERCAST_HOST_DEVICE static typename To::Bits Of(typename From::Bits value) {
-    return To::FromFloat(From::ToFloat(value));
-  }
-};
-template <class Same>
-struct Convert<Same, Same> {
-  LAYERCAST_HOST_DEVICE static typename Same::Bits Of(typename Same::Bits value) { return value; }
-};
+template <class From>
+LAYERCAST_HOST_DEVICE double ValueOf(typename From::Bits bits) {
+  return static_cast<double>(From::ToFloat(bits));
+}
+template <>
+LAYERCAST_HOST_DEVICE inline double ValueOf<conversions::F64>(double value) {
+  return value;
+}
 
 // Each of the following is called with 0, 1, ... count - 1, in any order.
 
-template <class From, class To>
+template <class T>
 struct ScatterElement {
+  const T* packed;
+  T* to;
+  ElementWalk walk;
+  std::int64_t first;
+
+  LAYERCAST_HOST_DEVICE void operator()(std::int64_t i) const { to[walk.At(first + i)] = packed[i]; }
+};
+
+// The fault is a CudaCastFault.
+template <class From, class To>
+struct ScatterCastElement {
   const typename From::Bits* packed;
   typename To::Bits* to;
   ElementWalk walk;
   std::int64_t first;
+  CudaFaultWord* fault;
 
   LAYERCAST_HOST_DEVICE void operator()(std::int64_t i) const {
-    to[walk.At(first + i)] = Convert<From, To>::Of(packed[i]);
+    const typename To::Bits cast = To::FromFloat(From::ToFloat(packed[i]));
+    to[walk.At(first + i)] = cast;
+    if (!conversions::IsFinite<To>(cast)) MergeMin(fault, EncodeCudaCastFault({i, ValueOf<From>(packed[i])}));
   }
 };
 

@@ -25,8 +25,7 @@ void Scatter(const Runner& runner, int element_bytes, const void* packed, void* 
              std::int64_t first, std::int64_t count) {
   cuda::ForBytes(element_bytes, [&](auto type) {
     using T = decltype(type);
-    const cuda::ScatterElement<cuda::Raw<T>, cuda::Raw<T>> element{static_cast<const T*>(packed), static_cast<T*>(to),
-                                                                   walk, first};
+    const cuda::ScatterElement<T> element{static_cast<const T*>(packed), static_cast<T*>(to), walk, first};
     runner.Run(element, count);
   });
 }
@@ -50,13 +49,13 @@ void Zero(const Runner& runner, int element_bytes, void* to, const ElementWalk& 
 
 template <class Runner>
 void ScatterCast(const Runner& runner, DType from, const void* packed, DType to_dtype, void* to,
-                 const ElementWalk& walk, std::int64_t first, std::int64_t count) {
+                 const ElementWalk& walk, std::int64_t first, std::int64_t count, CudaFaultWord* fault) {
   ForCast(from, [&](auto from_type) {
     ForCast(to_dtype, [&](auto to_type) {
       using From = decltype(from_type);
       using To = decltype(to_type);
-      const cuda::ScatterElement<From, To> element{static_cast<const typename From::Bits*>(packed),
-                                                   static_cast<typename To::Bits*>(to), walk, first};
+      const cuda::ScatterCastElement<From, To> element{static_cast<const typename From::Bits*>(packed),
+                                                       static_cast<typename To::Bits*>(to), walk, first, fault};
       runner.Run(element, count);
     });
   });
@@ -82,7 +81,7 @@ void LoadMoveKernels() {
   const DType cast[] = {cuda::kDTypeBF16, cuda::kDTypeF16, cuda::kDTypeF32, cuda::kDTypeF64};
   for (const DType from : cast) {
     NegateExponential(runner, from, nullptr, 0, nullptr);
-    for (const DType to : cast) ScatterCast(runner, from, nullptr, to, nullptr, {}, 0, 0);
+    for (const DType to : cast) ScatterCast(runner, from, nullptr, to, nullptr, {}, 0, 0, nullptr);
   }
 }
 
@@ -101,8 +100,9 @@ void CudaZero(int element_bytes, void* to, const ElementWalk& walk, std::int64_t
 }
 
 void CudaScatterCast(DType from, const void* packed, DType to_dtype, void* to, const ElementWalk& walk,
-                     std::int64_t first, std::int64_t count, CUstream_st* stream) {
-  ScatterCast(cuda::ElementsOnDevice(stream), from, packed, to_dtype, to, walk, first, count);
+                     const ElementWalk& walk, std::int64_t first, std::int64_t count, CudaFaultWord* fault,
+                     CUstream_st* stream) {
+  ScatterCast(cuda::ElementsOnDevice(stream), from, packed, to_dtype, to, walk, first, count, fault);
 }
 
 void CudaNegateExponential(DType dtype, const void* from, std::int64_t count, float* to, CUstream_st* stream) {

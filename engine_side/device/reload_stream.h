@@ -18,9 +18,11 @@ namespace layercast {
 // CudaReloadStream takes the base's operations from CudaDeviceStream.
 class ReloadStream : public virtual DeviceStream {
  public:
-  // Writes `count` packed elements, cast, to elements first, first + 1, ... of the walk over the tensor at `to`.
+  // Writes `count` packed elements, cast, to elements first, first + 1, ... of the walk over the tensor at `to`. If
+  // they are cast to another type, the first that is not finite any more is merged into `fault`, a word that
+  // DecodeCudaCastFault reads; there must be fewer than 2^32 of them.
   virtual void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
-                       std::int64_t first, std::int64_t count) = 0;
+                       std::int64_t first, std::int64_t count, std::uint64_t* fault) = 0;
   // Reads elements first, first + 1, ... of the walk over the tensor at `from`, as they are, into `count` packed ones.
   virtual void Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first,
                       std::int64_t count, std::byte* packed) = 0;

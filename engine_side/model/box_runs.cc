@@ -16,12 +16,11 @@ namespace {
 // The bytes that `elements` take. They fill whole bytes, since elements of 4-bit types are only placed in full bytes.
 std::int64_t Bytes(DType dtype, std::int64_t elements) { return elements * BitsPerElement(dtype) / 8; }
 
-void CopyElements(DType from, const std::byte* source, DType to, std::byte* destination, std::int64_t count) {
-  if (from == to) {
-    std::memcpy(destination, source, static_cast<std::size_t>(Bytes(from, count)));
-  } else {
-    Cast(from, source, to, destination, static_cast<std::size_t>(count));
-  }
+// Returns what Cast returns.
+bool CopyElements(DType from, const std::byte* source, DType to, std::byte* destination, std::int64_t count) {
+  if (from != to) return Cast(from, source, to, destination, static_cast<std::size_t>(count));
+  std::memcpy(destination, source, static_cast<std::size_t>(Bytes(from, count)));
+  return true;
 }
 
 void CheckBox(const Shape& shape, const Box& box) {
@@ -149,22 +148,23 @@ void ReorderedBox::ScatterElements(const std::byte* values, std::int64_t first, 
   }
 }
 
-void ReorderedBox::Scatter(DType from, const std::byte* values, std::int64_t first, std::int64_t count, DType to,
+bool ReorderedBox::Scatter(DType from, const std::byte* values, std::int64_t first, std::int64_t count, DType to,
                            std::byte* destination) const {
   std::vector<std::byte> cast;
+  bool finite = true;
   if (from != to) {
     cast.resize(static_cast<std::size_t>(Bytes(to, count)));
-    CopyElements(from, values, to, cast.data(), count);
+    finite = CopyElements(from, values, to, cast.data(), count);
     values = cast.data();
   }
   switch (BitsPerElement(to)) {
-    case 8: return ScatterElements<std::uint8_t>(values, first, count, destination);
-    case 16: return ScatterElements<std::uint16_t>(values, first, count, destination);
-    case 32: return ScatterElements<std::uint32_t>(values, first, count, destination);
-    default: break;
+    case 8: ScatterElements<std::uint8_t>(values, first, count, destination); break;
+    case 16: ScatterElements<std::uint16_t>(values, first, count, destination); break;
+    case 32: ScatterElements<std::uint32_t>(values, first, count, destination); break;
+    case 64: ScatterElements<std::uint64_t>(values, first, count, destination); break;
+    default: LAYERCAST_CHECK(false);  // elements that share bytes are never reordered
   }
-  LAYERCAST_CHECK(BitsPerElement(to) == 64);  // elements that share bytes are never reordered
-  ScatterElements<std::uint64_t>(values, first, count, destination);
+  return finite;
 }
 
 namespace {

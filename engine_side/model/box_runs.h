@@ -52,8 +52,9 @@ class ReorderedBox {
   // `box` has two or three dimensions and lies in the destination, a row-major tensor of this shape.
   ReorderedBox(const Shape& shape, const Box& box, ElementOrder order);
   // Casts the `count` values from `from` to `to` and writes them to their places in the tensor at `destination`. The
-  // values are the source box's elements, in row-major order, from its element number `first` on.
-  void Scatter(DType from, const std::byte* values, std::int64_t first, std::int64_t count, DType to,
+  // values are the source box's elements, in row-major order, from its element number `first` on. Returns what Cast
+  // returns (src/tensor/cast.h).
+  bool Scatter(DType from, const std::byte* values, std::int64_t first, std::int64_t count, DType to,
                std::byte* destination) const;
 
  private:

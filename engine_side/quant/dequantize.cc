@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 
 #include "src/base/check.h"
@@ -42,14 +43,15 @@ std::uint8_t CodeAt(const QuantizedWeight& weight, std::int64_t row, std::int64_
 
 }  // namespace
 
-void Dequantize(const QuantizedWeight& weight, DType dtype, std::byte* values, WorkerPool& pool) {
-  if (weight.rows == 0 || weight.cols == 0) return;
+bool Dequantize(const QuantizedWeight& weight, DType dtype, std::byte* values, WorkerPool& pool) {
+  if (weight.rows == 0 || weight.cols == 0) return true;
   const std::array<float, 256> value_of = ValuesOf(weight.elements, weight.packed_bits);
   const std::int64_t blocks_per_row = CeilDivide(weight.cols, weight.block_cols);
   const std::int64_t blocks = CeilDivide(weight.rows, weight.block_rows) * blocks_per_row;
   LAYERCAST_CHECK(std::ssize(weight.scales) >= blocks);
   LAYERCAST_CHECK(weight.zero_points.empty() || std::ssize(weight.zero_points) >= blocks);
   const std::int64_t row_bytes = weight.cols * BitsPerElement(dtype) / 8;
+  std::atomic<bool> finite = true;
   pool.For(static_cast<std::size_t>(weight.rows), [&](std::size_t index) {
     const auto row = static_cast<std::int64_t>(index);
     const std::int64_t first = row / weight.block_rows * blocks_per_row;
@@ -61,9 +63,10 @@ void Dequantize(const QuantizedWeight& weight, DType dtype, std::byte* values, W
       const float zero_point = zero_points == nullptr ? 0.0F : zero_points[block];
       products[static_cast<std::size_t>(c)] = (value_of[CodeAt(weight, row, c)] - zero_point) * scales[block];
     }
-    Cast(DType::kF32, reinterpret_cast<const std::byte*>(products.data()), dtype, values + row * row_bytes,
-         products.size());
+    const auto* const from = reinterpret_cast<const std::byte*>(products.data());
+    if (!Cast(DType::kF32, from, dtype, values + row * row_bytes, products.size())) finite = false;
   });
+  return finite;
 }
 
 }  // namespace layercast

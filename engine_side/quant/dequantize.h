@@ -38,6 +38,7 @@ struct CodeFormat {
 };
 
 // Computes (value - zero point) * scale in fp32, rounded to `dtype` (f32, bf16 or f16), row-major into `values`.
-void Dequantize(const QuantizedWeight& weight, DType dtype, std::byte* values, WorkerPool& pool);
+// Returns what Cast from fp32 returns (src/tensor/cast.h).
+bool Dequantize(const QuantizedWeight& weight, DType dtype, std::byte* values, WorkerPool& pool);
 
 }  // namespace layercast

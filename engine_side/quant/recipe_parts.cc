@@ -19,16 +19,10 @@ namespace {
 constexpr std::int64_t kMinJobBytes = std::int64_t{2} << 20;
 constexpr std::int64_t kJobsPerThread = 4;
 
-std::string Place(std::int64_t row, std::int64_t col) {
-  return "row " + std::to_string(row) + ", column " + std::to_string(col);
-}
-
 [[noreturn]] void ThrowNonFinite(const MatrixView& piece, std::int64_t first_row, std::int64_t index) {
   const std::int64_t row = index / piece.cols;
   const std::int64_t col = index % piece.cols;
-  const double value = ElementValue(piece.dtype, piece.row(row), col);
-  const std::string what = std::isnan(value) ? "NaN" : value > 0 ? "infinity" : "-infinity";
-  throw Error(ErrorCode::kCorrupt, "the weight has " + what + " at " + Place(first_row + row, col));
+  throw NonFiniteWeight(ElementValue(piece.dtype, piece.row(row), col), first_row + row, col);
 }
 
 void CheckAmax(float found, float given, const std::string& where) {
@@ -40,6 +34,15 @@ void CheckAmax(float found, float given, const std::string& where) {
 }
 
 }  // namespace
+
+std::string NonFiniteName(double value) { return std::isnan(value) ? "NaN" : value > 0 ? "infinity" : "-infinity"; }
+
+NonFiniteWeight::NonFiniteWeight(double value, std::int64_t row, std::int64_t col)
+    : Error(ErrorCode::kCorrupt, "the weight has " + NonFiniteName(value) + " at row " + std::to_string(row) +
+                                     ", column " + std::to_string(col)),
+      value_(value),
+      row_(row),
+      col_(col) {}
 
 void CheckSource(std::string_view recipe, DType dtype, std::int64_t rows, std::int64_t cols) {
   if (!IsKernelDType(dtype)) {

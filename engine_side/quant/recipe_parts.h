@@ -5,13 +5,33 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine_side/quant/recipe.h"
+#include "layercast/error.h"
 #include "src/base/rounding.h"
 
 namespace layercast {
+
+// What a value that is not finite is called in messages: "NaN", "infinity" or "-infinity".
+std::string NonFiniteName(double value);
+
+// A value that no weight may have, and where the weight has it. Whoever knows the weight's sources says which of them
+// has it. Value.
+class NonFiniteWeight : public Error {
+ public:
+  NonFiniteWeight(double value, std::int64_t row, std::int64_t col);
+
+  double value() const { return value_; }
+  std::int64_t row() const { return row_; }
+  std::int64_t col() const { return col_; }
+
+ private:
+  double value_;
+  std::int64_t row_, col_;
+};
 
 // One for each recipe, in the file named after it.
 std::unique_ptr<const Recipe> MakeNone();

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "engine_side/model/box_runs.h"
 #include "engine_side/model/source_reading.h"
 #include "engine_side/reload/amax_requests.h"
+#include "engine_side/reload/wrong_values.h"
+#include "layercast/error.h"
 #include "src/base/check.h"
+#include "src/base/utf8.h"
 #include "src/tensor/cast.h"
 
 namespace layercast {
@@ -112,10 +116,22 @@ float AmaxTable::OfMatrix(std::uint32_t parameter, std::int64_t matrix) const {
   for (const Placement* placement : PlacementsOf(parameter, matrix)) {
     const float of_part = OfPlaced(*placement, matrix);
     if (of_part < 0) return -1;
+    CheckHolds(*placement, of_part);
     amax = std::max(amax, of_part);
   }
   // Rounding keeps order, so the largest of the cast values is the cast of the largest.
   return RoundTo(plan_.parameters()[parameter].spec.dtype, amax);
+}
+
+// Throws kCorrupt, naming the tensor, for a magnitude that the parameter's dtype cannot hold. The value itself may lie
+// in the part of another rank, which then says where.
+void AmaxTable::CheckHolds(const Placement& placement, float amax) const {
+  const PlannedParameter& parameter = plan_.parameters()[placement.parameter];
+  if (std::isfinite(RoundTo(parameter.spec.dtype, amax))) return;
+  const auto entry = manifest_.entry(placement.tensor);
+  throw Error(ErrorCode::kCorrupt, "layer " + plan_.layers()[parameter.layer].path + ": " + Quote(entry.spec.name) +
+                                       ": its largest magnitude is " +
+                                       BeyondWords(amax, Name(entry.spec.dtype), parameter.spec.dtype));
 }
 
 // The largest magnitude, over all ranks, of the part of the matrix that the placement belongs to. Negative if it is not
@@ -158,13 +174,16 @@ bool AmaxTable::AddRows(const Placement& placement, std::int64_t matrix, std::sp
   std::int64_t count = 1;
   for (auto axis = source.rows.rbegin(); axis != source.rows.rend(); count *= box.extent[*axis++]) steps[*axis] = count;
   std::vector<std::int64_t> kept_steps;
+  float largest = 0;
   for (std::size_t axis = 0; axis < source.shape.size(); ++axis) {
     if ((kept >> axis & 1) != 0) kept_steps.push_back(steps[axis]);
   }
   ForEach(KeptOf(source.shape, kept), KeptOf(box, kept), kept_steps, [&](std::int64_t element, std::int64_t row) {
     float& amax = rows[static_cast<std::size_t>(RowInParameter(placement, row, count))];
     amax = std::max(amax, values[static_cast<std::size_t>(element)]);
+    largest = std::max(largest, values[static_cast<std::size_t>(element)]);
   });
+  CheckHolds(placement, largest);
   return true;
 }
 

@@ -35,10 +35,10 @@ class AmaxTable {
   // AmaxRequests also come before the tensors' bytes.
   bool IsAnnounced(std::uint32_t parameter) const;
   // The largest magnitude of a whole matrix of a quantized parameter, over all ranks, after the cast to the parameter's
-  // dtype. Negative if it is not known.
+  // dtype. Negative if it is not known. Throws kCorrupt, naming a tensor with a magnitude that this dtype cannot hold.
   float OfMatrix(std::uint32_t parameter, std::int64_t matrix) const;
   // The largest magnitudes of the rows of the matrix that this rank holds, over all ranks' columns, after the cast to
-  // the parameter's dtype. Empty if they are not known.
+  // the parameter's dtype. Empty if they are not known. Throws as OfMatrix does.
   std::vector<float> RowsOfMatrix(std::uint32_t parameter, std::int64_t matrix) const;
 
  private:
@@ -47,6 +47,7 @@ class AmaxTable {
     std::vector<float> values;
   };
   std::vector<const Placement*> PlacementsOf(std::uint32_t parameter, std::int64_t matrix) const;
+  void CheckHolds(const Placement& placement, float amax) const;
   float OfPlaced(const Placement& placement, std::int64_t matrix) const;
   bool AddRows(const Placement& placement, std::int64_t matrix, std::span<float> rows) const;
 

@@ -15,7 +15,8 @@ namespace {
 
 void ReadValues(DType dtype, const std::byte* from, std::span<float> values) {
   if (dtype != DType::kF8E4M3) {
-    return Cast(dtype, from, DType::kF32, reinterpret_cast<std::byte*>(values.data()), values.size());
+    Cast(dtype, from, DType::kF32, reinterpret_cast<std::byte*>(values.data()), values.size());
+    return;
   }
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = GetValueTables().f8_e4m3[std::to_integer<int>(from[i])];
 }

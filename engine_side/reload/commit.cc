@@ -37,7 +37,7 @@ void WriteCaptured(ReloadStream& stream, const KernelTensor& tensor, std::span<c
   const CapturedBuffer& buffer = tensor.destination;
   if (IsPacked(buffer)) return stream.Copy(bytes.data(), buffer.address, bytes.size());
   const ElementWalk walk = WalkOver(buffer).value();
-  stream.Scatter(buffer.dtype, bytes.data(), buffer.dtype, buffer.address, walk, 0, NumElements(walk));
+  stream.Scatter(buffer.dtype, bytes.data(), buffer.dtype, buffer.address, walk, 0, NumElements(walk), nullptr);
 }
 
 void ReadCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes) {

@@ -9,6 +9,7 @@
 #include "engine_side/device/walks.h"
 #include "engine_side/reload/captured_on_device.h"
 #include "engine_side/reload/commit.h"
+#include "engine_side/reload/wrong_values.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
 #include "src/base/log.h"
@@ -39,20 +40,14 @@ void PackPart(const RegionView& view, std::size_t first, std::size_t bytes, std:
   }
 }
 
-const char* NameOf(CudaFault::Kind kind) {
+const char* ProblemOf(CudaFault::Kind kind) {
   switch (kind) {
-    case CudaFault::Kind::kNan: return "NaN";
-    case CudaFault::Kind::kInfinity: return "infinity";
-    case CudaFault::Kind::kMinusInfinity: return "-infinity";
-    case CudaFault::Kind::kAboveAmax: return "a magnitude above the one that came with it";
+    case CudaFault::Kind::kNan: return "expected finite values, got NaN";
+    case CudaFault::Kind::kInfinity: return "expected finite values, got infinity";
+    case CudaFault::Kind::kMinusInfinity: return "expected finite values, got -infinity";
+    case CudaFault::Kind::kAboveAmax: return "got a magnitude above the one that came with it";
   }
-  return "a wrong value";
-}
-
-[[noreturn]] void ThrowWrongWeight(const PlacedMatrix& place, std::int64_t cols, const CudaFault& fault) {
-  throw Error(ErrorCode::kCorrupt, place.ToString() + ": the weight has " + NameOf(fault.kind) + " at row " +
-                                       std::to_string(fault.index / cols) + ", column " +
-                                       std::to_string(fault.index % cols));
+  return "got a wrong value";
 }
 
 }  // namespace
@@ -135,23 +130,25 @@ void DeviceWork::Zero(const TensorSpec& spec, const Box& box, std::byte* memory)
 
 // A contiguous run of elements that needs no cast is copied straight to its place. All others are scattered by a
 // kernel, from a chunk on the device or from a block of the upload ring.
-void DeviceWork::FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
-                              const TensorSpec& parameter, std::byte* memory) {
+void DeviceWork::FuseAndShard(const SourcePiece& from, const RegionView& view, std::byte* memory) {
+  const Piece& piece = from.piece;
   LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
-  if (BitsPerElement(source) % 8 != 0) return CopyWhole(piece, view, memory);
-  const ElementWalk walk = WalkInto(parameter.shape, placement.destination, placement.order);
-  const std::size_t size = WholeBytesOf(source);
+  if (BitsPerElement(from.dtype) % 8 != 0) return CopyWhole(piece, view, memory);
+  const TensorSpec& parameter = from.parameter;
+  const ElementWalk walk = WalkInto(parameter.shape, from.placement.destination, from.placement.order);
+  const std::size_t size = WholeBytesOf(from.dtype);
   const std::size_t most = uploads_.block_bytes() / size;
   const std::size_t elements = view.num_bytes() / size;
   for (std::size_t done = 0; done < elements;) {
     const std::size_t count = std::min(most, elements - done);
     const auto first = static_cast<std::int64_t>(piece.begin / size + done);
-    if (source == parameter.dtype && IsOneRun(walk, first, static_cast<std::int64_t>(count))) {
+    if (from.dtype == parameter.dtype && IsOneRun(walk, first, static_cast<std::int64_t>(count))) {
       std::byte* const to = memory + static_cast<std::size_t>(walk.At(first)) * size;
       stream_.Copy(ForCopying(view, done * size, count * size), to, count * size);
     } else {
-      stream_.Scatter(source, ForKernels(view, done * size, count * size, size), parameter.dtype, memory, walk, first,
-                      static_cast<std::int64_t>(count));
+      const std::byte* const packed = ForKernels(view, done * size, count * size, size);
+      stream_.Scatter(from.dtype, packed, parameter.dtype, memory, walk, first, static_cast<std::int64_t>(count),
+                      from.dtype == parameter.dtype ? nullptr : WordForCast(from, static_cast<std::int64_t>(done)));
     }
     done += count;
   }
@@ -203,7 +200,7 @@ void DeviceWork::CheckStored(const TensorSpec& spec, std::span<const std::byte> 
 void DeviceWork::CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) {
   if (exponents.empty()) return;
   stream_.FindNonFinite(DType::kF8E8M0, exponents.data(), static_cast<std::int64_t>(exponents.size()),
-                        WordFor([place](const CudaFault& fault) { ThrowNanExponent(place, fault.index); }));
+                        WordFor([place](CudaFaultWord word) { ThrowNanExponent(place, DecodeCudaFault(word).index); }));
 }
 
 AmaxInput DeviceWork::OnDevice(const AmaxInput& amax, Buffer& rows, const PlacedMatrix& place) {
@@ -239,8 +236,19 @@ std::uint64_t* DeviceWork::WordFor(Complaint complaint) {
   return reinterpret_cast<std::uint64_t*>(checks.words.data()) + index;
 }
 
+// For a cast of elements of a piece, from its element number `first` on.
+std::uint64_t* DeviceWork::WordForCast(const SourcePiece& piece, std::int64_t first) {
+  return WordFor([piece, first](CudaFaultWord word) {
+    const CudaCastFault fault = DecodeCudaCastFault(word);
+    ThrowWrongElement(piece, first + fault.index, fault.value);
+  });
+}
+
 std::uint64_t* DeviceWork::WordForWeight(const PlacedMatrix& place, std::int64_t cols) {
-  return WordFor([place, cols](const CudaFault& fault) { ThrowWrongWeight(place, cols, fault); });
+  return WordFor([place, cols](CudaFaultWord word) {
+    const CudaFault fault = DecodeCudaFault(word);
+    ThrowWrongWeight(place, fault.index / cols, fault.index % cols, ProblemOf(fault.kind));
+  });
 }
 
 std::vector<std::span<const std::byte>> DeviceWork::ReadBack(std::span<const std::span<const std::byte>> tensors,
@@ -273,9 +281,10 @@ void DeviceWork::CopyStrided(const CapturedBuffer& from, std::span<std::byte> to
 
 void DeviceWork::CheckDerived(const std::string& layer, const TensorSpec& spec, std::span<const std::byte> tensor) {
   if (tensor.empty()) return;
-  stream_.FindNonFinite(
-      spec.dtype, tensor.data(), spec.num_elements(),
-      WordFor([layer, name = spec.name](const CudaFault& fault) { ThrowWrongDerived(layer, name, fault.index); }));
+  stream_.FindNonFinite(spec.dtype, tensor.data(), spec.num_elements(),
+                        WordFor([layer, name = spec.name](CudaFaultWord word) {
+                          ThrowWrongDerived(layer, name, DecodeCudaFault(word).index);
+                        }));
 }
 
 void DeviceWork::EndLayer(std::function<void()> close) {
@@ -294,7 +303,7 @@ void DeviceWork::CheckAndClose(LayerChecks& checks) {
   for (std::size_t i = 0; i < complaints.size(); ++i) {
     CudaFaultWord word = kNoCudaFault;
     std::memcpy(&word, checks.fetched.data() + i * sizeof(word), sizeof(word));
-    if (word != kNoCudaFault) complaints[i](DecodeCudaFault(word));
+    if (word != kNoCudaFault) complaints[i](word);
   }
   if (const std::function<void()> close = std::exchange(checks.close, nullptr)) close();
 }

@@ -39,8 +39,7 @@ class DeviceWork final : public StageWork {
   void AwaitReads() override;
   void Write(const RegionView& view, std::byte* to) override;
   void Zero(const TensorSpec& spec, const Box& box, std::byte* memory) override;
-  void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
-                    const TensorSpec& parameter, std::byte* memory) override;
+  void FuseAndShard(const SourcePiece& piece, const RegionView& view, std::byte* memory) override;
   void Quantize(const Recipe& recipe, const MatrixView& matrix, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;
   void QuantizeArrived(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
@@ -69,8 +68,8 @@ class DeviceWork final : public StageWork {
   void Drop() override;
 
  private:
-  // Throws an error that says in words what a kernel found wrong.
-  using Complaint = std::function<void(const CudaFault& fault)>;
+  // Throws an error that says in words what a kernel found wrong, and left in the word.
+  using Complaint = std::function<void(CudaFaultWord word)>;
   // What is to be checked of one layer: a word for each call that checks values, where its kernel leaves what is wrong.
   // The words are reset before the first call and fetched after the last.
   struct LayerChecks {
@@ -94,6 +93,7 @@ class DeviceWork final : public StageWork {
   void CopyWhole(const Piece& piece, const RegionView& view, std::byte* memory);
   void Pack(const RegionView& view, std::size_t first, std::size_t bytes, std::byte* to);
   std::uint64_t* WordFor(Complaint complaint);
+  std::uint64_t* WordForCast(const SourcePiece& piece, std::int64_t first);
   std::uint64_t* WordForWeight(const PlacedMatrix& place, std::int64_t cols);
   AmaxInput OnDevice(const AmaxInput& amax, Buffer& rows, const PlacedMatrix& place);
   void CheckAndClose(LayerChecks& checks);

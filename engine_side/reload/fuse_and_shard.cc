@@ -20,36 +20,39 @@ constexpr std::size_t kBlock = 256 << 10;  // bytes: a block stays in the second
 bool IsContiguous(const RegionView& view) { return view.rows == 1 || view.stride == view.row_bytes; }
 
 // Packs some rows at a time, and fuses these as one run.
-void FuseInBlocks(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
+bool FuseInBlocks(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
                   const TensorSpec& parameter, std::byte* memory) {
   const std::size_t at_once = std::clamp<std::size_t>(kBlock / view.row_bytes, 1, view.rows);
   std::vector<std::byte> packed(at_once * view.row_bytes);
+  bool finite = true;
   for (std::size_t row = 0; row < view.rows; row += at_once) {
     const RegionView rows{view.row(row), view.row_bytes, std::min(at_once, view.rows - row), view.stride};
     Pack(rows, packed.data());
     const std::uint64_t begin = piece.begin + row * view.row_bytes;
-    FuseAndShard(placement, {piece.placement, begin, begin + rows.num_bytes()}, source,
-                 AsView(std::span(packed).first(rows.num_bytes())), parameter, memory);
+    finite &= FuseAndShard(placement, {piece.placement, begin, begin + rows.num_bytes()}, source,
+                           AsView(std::span(packed).first(rows.num_bytes())), parameter, memory);
   }
+  return finite;
 }
 
-void FuseReordered(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
+bool FuseReordered(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
                    const TensorSpec& parameter, std::byte* memory) {
   const ReorderedBox places(parameter.shape, placement.destination, placement.order);
-  places.Scatter(source, view.base, static_cast<std::int64_t>(piece.begin / ElementBytes(source)),
-                 static_cast<std::int64_t>(view.num_bytes() / ElementBytes(source)), parameter.dtype, memory);
+  return places.Scatter(source, view.base, static_cast<std::int64_t>(piece.begin / ElementBytes(source)),
+                        static_cast<std::int64_t>(view.num_bytes() / ElementBytes(source)), parameter.dtype, memory);
 }
 
 }  // namespace
 
-void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
+bool FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
                   const TensorSpec& parameter, std::byte* memory) {
   LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
-  if (view.num_bytes() == 0) return;
+  if (view.num_bytes() == 0) return true;
   if (BitsPerElement(source) % 8 != 0) {
     // Plans place elements that share bytes only as whole tensors and in their own order.
     LAYERCAST_CHECK(source == parameter.dtype && placement.order.is_same());
-    return Pack(view, memory + piece.begin);
+    Pack(view, memory + piece.begin);
+    return true;
   }
   const bool same_order = placement.order.is_same();
   if (!IsContiguous(view) && (!same_order || view.row_bytes < kShortRow)) {
@@ -65,6 +68,7 @@ void FuseAndShard(const Placement& placement, const Piece& piece, DType source, 
   std::uint64_t element = piece.begin / source_size;  // of the placement, in row-major order
   std::uint64_t row = 0;
   std::uint64_t row_byte = 0;
+  bool finite = true;
   while (row < view.rows) {
     const Run run = destination.At(static_cast<std::int64_t>(element / run_elements));
     const std::uint64_t in_run = element % run_elements;
@@ -74,7 +78,7 @@ void FuseAndShard(const Placement& placement, const Piece& piece, DType source, 
     if (source == parameter.dtype) {
       std::memcpy(to, from, count * target_size);
     } else {
-      Cast(source, from, parameter.dtype, to, count);
+      finite &= Cast(source, from, parameter.dtype, to, count);
     }
     element += count;
     row_byte += count * source_size;
@@ -83,6 +87,7 @@ void FuseAndShard(const Placement& placement, const Piece& piece, DType source, 
       ++row;
     }
   }
+  return finite;
 }
 
 }  // namespace layercast

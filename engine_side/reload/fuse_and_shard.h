@@ -11,8 +11,8 @@
 namespace layercast {
 
 // `view` holds the piece's bytes in the tensor's dtype `source`, and `memory` is the parameter's. The dtypes must be
-// equal or castable, which the plan has checked.
-void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
+// equal or castable, which the plan has checked. Returns what Cast returns (src/tensor/cast.h).
+bool FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
                   const TensorSpec& parameter, std::byte* memory);
 
 }  // namespace layercast

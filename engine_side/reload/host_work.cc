@@ -4,11 +4,13 @@
 
 #include "engine_side/model/box_runs.h"
 #include "engine_side/quant/dequantize.h"
+#include "engine_side/quant/recipe_parts.h"
 #include "engine_side/quant/rescale.h"
 #include "engine_side/reload/check_scales.h"
 #include "engine_side/reload/commit.h"
 #include "engine_side/reload/fuse_and_shard.h"
 #include "engine_side/reload/quantize.h"
+#include "engine_side/reload/wrong_values.h"
 #include "layercast/error.h"
 #include "src/base/rounding.h"
 #include "src/tensor/cast.h"
@@ -26,9 +28,9 @@ std::span<std::uint8_t> Codes(std::span<std::byte> bytes) {
 
 void HostWork::Zero(const TensorSpec& spec, const Box& box, std::byte* memory) { ZeroBox(spec, box, memory); }
 
-void HostWork::FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
-                            const TensorSpec& parameter, std::byte* memory) {
-  layercast::FuseAndShard(placement, piece, source, view, parameter, memory);
+void HostWork::FuseAndShard(const SourcePiece& piece, const RegionView& view, std::byte* memory) {
+  const bool finite = layercast::FuseAndShard(piece.placement, piece.piece, piece.dtype, view, piece.parameter, memory);
+  if (!finite) ThrowFirstWrongElement(piece, view);
 }
 
 void HostWork::QuantizeArrived(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row,
@@ -36,6 +38,8 @@ void HostWork::QuantizeArrived(const Recipe& recipe, const MatrixView& rows, std
                                const PlacedMatrix& place) {
   try {
     recipe.Quantize(rows, first_row, amax, outputs, pool_);
+  } catch (const NonFiniteWeight& error) {
+    ThrowWrongWeight(place, error.row(), error.col(), "expected finite values, got " + NonFiniteName(error.value()));
   } catch (const Error& error) {
     throw Error(error.code(), place.ToString() + ": " + error.what());
   }

@@ -20,8 +20,7 @@ class HostWork final : public StageWork {
   void AwaitReads() override {}
   void Write(const RegionView& view, std::byte* to) override { Pack(view, to); }
   void Zero(const TensorSpec& spec, const Box& box, std::byte* memory) override;
-  void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
-                    const TensorSpec& parameter, std::byte* memory) override;
+  void FuseAndShard(const SourcePiece& piece, const RegionView& view, std::byte* memory) override;
   void Quantize(const Recipe& recipe, const MatrixView& matrix, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override {
     QuantizeArrived(recipe, matrix, 0, amax, outputs, place);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "engine_side/model/path.h"
-#include "engine_side/quant/dequantize.h"
+#include "engine_side/reload/checked_dequantize.h"
 #include "layercast/error.h"
 #include "src/tensor/value_tables.h"
 
@@ -103,7 +103,7 @@ void Unpack(const PackedExperts& experts, std::int64_t expert, const NamedTensor
     }
     weight.scales.push_back(GetValueTables().f8_e8m0[codes[i]]);
   }
-  Dequantize(weight, experts.dtype, values, pool);
+  DequantizeChecked(blocks.name, expert, experts.count, weight, experts.dtype, values, pool);
 }
 
 }  // namespace layercast

@@ -33,7 +33,7 @@ ReloadPipeline::ReloadPipeline(const PipelineParts& parts, std::span<const Piece
     : parts_(parts),
       amax_(parts.plan, parts.manifest),
       buffer_(parts.plan, parts.manifest, parts.work, parts.buffer_limit),
-      quantize_(parts.plan, parts.layout, parts.recipes, amax_, parts.sink, parts.work, parts.pool),
+      quantize_(parts.plan, parts.manifest, parts.layout, parts.recipes, amax_, parts.sink, parts.work, parts.pool),
       part_scales_(parts.plan, parts.layout, parts.sink, parts.work),
       derive_(parts.plan, parts.layout, parts_.recipes, parts.sink, parts.work),
       direct_(parts.plan.layers().size(), !pieces.empty()),
@@ -179,15 +179,22 @@ void ReloadPipeline::AcceptDirect(const Piece& piece, const RegionView& view) {
   if (buffer_.Covered(parameter.layer)) FinishInSink(parameter.layer, timing);
 }
 
+SourcePiece ReloadPipeline::Source(const Piece& piece) const {
+  const Placement& placement = parts_.plan.placements()[piece.placement];
+  return {parts_.plan, parts_.manifest,
+          placement,   parts_.plan.parameters()[placement.parameter].spec,
+          piece,       parts_.manifest.entry(placement.tensor).spec.dtype};
+}
+
 void ReloadPipeline::ProcessDirect(const Piece& piece, const RegionView& view) {
   const Placement& placement = parts_.plan.placements()[piece.placement];
   const PlannedParameter& parameter = parts_.plan.parameters()[placement.parameter];
   if (parameter.quantize) {
     QuantizePiece(piece, AsMatrix(view, parameter.spec.dtype, parameter.spec.shape.back()));
   } else {
-    const TensorSpec& source = parts_.manifest.entry(placement.tensor).spec;
-    if (parts_.work.ChecksOnArrival()) quantize_.CheckFinite(placement.parameter, source, view);
-    parts_.work.FuseAndShard(placement, piece, source.dtype, view, parameter.spec,
+    const SourcePiece source = Source(piece);
+    if (parts_.work.ChecksOnArrival()) quantize_.CheckFinite(source, view);
+    parts_.work.FuseAndShard(source, view,
                              parts_.sink.BytesOf(parts_.layout.TensorsOf(placement.parameter).front()).data());
   }
 }
@@ -225,7 +232,7 @@ void ReloadPipeline::AcceptBuffered(const Piece& piece, const RegionView& view) 
       parts_.failpoints.Hit("fuse_and_shard");
     }
     timing.Enter(clock_[Stage::kFuseAndShard]);
-    parts_.work.FuseAndShard(placement, piece, parts_.manifest.entry(placement.tensor).spec.dtype, view, parameter.spec,
+    parts_.work.FuseAndShard(Source(piece), view,
                              memory->parameters[placement.parameter - layer.first_parameter].data());
   }
   if (!buffer_.Covered(parameter.layer)) return;

@@ -70,6 +70,7 @@ class ReloadPipeline {
   void AcceptValues(const Piece& piece, const RegionView& view);
   void AcceptScales(const Piece& piece, const RegionView& view);
   void AcceptDirect(const Piece& piece, const RegionView& view);
+  SourcePiece Source(const Piece& piece) const;
   void ProcessDirect(const Piece& piece, const RegionView& view);
   void QuantizePiece(const Piece& piece, const MatrixView& rows);
   void AcceptBuffered(const Piece& piece, const RegionView& view);

@@ -1,8 +1,6 @@
 #include "engine_side/reload/quantize.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -10,8 +8,9 @@
 #include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/quant/recipe_parts.h"
 #include "engine_side/reload/check_scales.h"
+#include "engine_side/reload/wrong_values.h"
 #include "layercast/error.h"
-#include "src/tensor/cast.h"
+#include "src/tensor/element.h"
 
 namespace layercast {
 namespace {
@@ -21,18 +20,6 @@ MatrixStack StackOf(const PlannedParameter& parameter) {
   if (parameter.quantize) return MatrixStack::Of(parameter.spec.shape);
   const MatrixView whole = AsMatrix(parameter.spec, nullptr);
   return {1, whole.rows, whole.cols};
-}
-
-double LargestDouble(const RegionView& view) {
-  double largest = 0;
-  for (std::size_t row = 0; row < view.rows; ++row) {
-    for (std::size_t at = 0; at < view.row_bytes; at += sizeof(double)) {
-      double value;
-      std::memcpy(&value, view.row(row) + at, sizeof(double));
-      largest = std::max(largest, std::abs(value));
-    }
-  }
-  return largest;
 }
 
 }  // namespace
@@ -47,9 +34,11 @@ MatrixView AsMatrix(const TensorSpec& spec, const std::byte* data) {
           .row_stride = cols * BitsPerElement(spec.dtype) / 8};
 }
 
-QuantizeStage::QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, const LayerRecipes& recipes,
-                             const AmaxTable& amax, const LayerSink& sink, StageWork& work, WorkerPool& pool)
+QuantizeStage::QuantizeStage(const LoadPlan& plan, const Manifest& manifest, const KernelLayout& layout,
+                             const LayerRecipes& recipes, const AmaxTable& amax, const LayerSink& sink, StageWork& work,
+                             WorkerPool& pool)
     : plan_(plan),
+      manifest_(manifest),
       layout_(layout),
       recipes_(recipes),
       copy_(MakeRecipe("none")),
@@ -79,11 +68,17 @@ AmaxInput QuantizeStage::AmaxOf(std::uint32_t parameter, std::int64_t matrix, st
   const PlannedParameter& planned = plan_.parameters()[parameter];
   const AmaxNeed need = planned.quantize ? recipes_.Of(planned).Needs(planned.shard_axis) : AmaxNeed::kNone;
   AmaxInput amax;
-  if (need == AmaxNeed::kTensor) amax.tensor = amax_.OfMatrix(parameter, matrix);
-  if (need == AmaxNeed::kRows) amax.rows = rows = amax_.RowsOfMatrix(parameter, matrix);
+  try {
+    if (need == AmaxNeed::kTensor) amax.tensor = amax_.OfMatrix(parameter, matrix);
+    if (need == AmaxNeed::kRows) amax.rows = rows = amax_.RowsOfMatrix(parameter, matrix);
+  } catch (const Error&) {
+    work_.EndLayer([] {});  // if the cast has found the value here, that says where it is, and is the better error
+    work_.Finish();
+    throw;
+  }
   const bool came = need == AmaxNeed::kNone || amax.tensor >= 0 || !amax.rows.empty() || StackOf(planned).rows == 0;
   if (came || planned.shard_axis == ShardAxis::kNone) return amax;
-  throw Error(ErrorCode::kInvalidArgument, PlacedMatrix{plan_, parameter, matrix}.ToString() +
+  throw Error(ErrorCode::kInvalidArgument, PlacedMatrix{plan_, manifest_, parameter, matrix}.ToString() +
                                                ": expected the largest magnitude of the whole weight" +
                                                (need == AmaxNeed::kRows ? ", by row" : "") +
                                                ", which did not come with it");
@@ -104,7 +99,7 @@ void QuantizeStage::RunMatrix(std::uint32_t parameter, std::int64_t matrix, cons
   const AmaxInput amax = AmaxOf(parameter, matrix, row_amax);
   const PlannedParameter& planned = plan_.parameters()[parameter];
   const Recipe& recipe = planned.quantize ? recipes_.Of(planned) : *copy_;
-  work_.Quantize(recipe, values, amax, OutputsOf(parameter, matrix), {plan_, parameter, matrix});
+  work_.Quantize(recipe, values, amax, OutputsOf(parameter, matrix), {plan_, manifest_, parameter, matrix});
 }
 
 void QuantizeStage::RunArrived(std::uint32_t parameter, std::int64_t matrix, const MatrixView& rows,
@@ -112,14 +107,14 @@ void QuantizeStage::RunArrived(std::uint32_t parameter, std::int64_t matrix, con
   std::vector<float> row_amax;
   const AmaxInput amax = AmaxOf(parameter, matrix, row_amax);
   work_.QuantizeArrived(recipes_.Of(plan_.parameters()[parameter]), rows, first_row, amax, OutputsOf(parameter, matrix),
-                        {plan_, parameter, matrix});
+                        {plan_, manifest_, parameter, matrix});
 }
 
 void QuantizeStage::CheckStored(const PlannedLayer& layer) const {
   for (std::uint32_t i = layer.first_parameter; i < layer.first_parameter + layer.num_parameters; ++i) {
     const PlannedParameter& planned = plan_.parameters()[i];
     if (planned.quantize) continue;
-    work_.CheckStored(planned.spec, sink_.BytesOf(layout_.TensorsOf(i).front()), {plan_, i, 0});
+    work_.CheckStored(planned.spec, sink_.BytesOf(layout_.TensorsOf(i).front()), {plan_, manifest_, i, 0});
   }
 }
 
@@ -127,7 +122,7 @@ void QuantizeStage::CheckExponents(const PlannedLayer& layer) const {
   for (std::uint32_t i = layer.first_parameter; i < layer.first_parameter + layer.num_parameters; ++i) {
     const PlannedParameter& planned = plan_.parameters()[i];
     if (planned.quantize || planned.spec.dtype != DType::kU8 || !planned.spec.name.ends_with("_scale")) continue;
-    work_.CheckExponents(sink_.BytesOf(layout_.TensorsOf(i).front()), {plan_, i, 0});
+    work_.CheckExponents(sink_.BytesOf(layout_.TensorsOf(i).front()), {plan_, manifest_, i, 0});
   }
 }
 
@@ -159,27 +154,17 @@ void QuantizeStage::CheckSign(std::uint32_t parameter, const TensorSpec& tensor,
   }
 }
 
-void QuantizeStage::CheckFinite(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const {
-  const PlannedParameter& planned = plan_.parameters()[parameter];
-  const std::int64_t cols = static_cast<std::int64_t>(view.row_bytes) * 8 / BitsPerElement(tensor.dtype);
-  const ScanResult scan = Scan({.dtype = tensor.dtype,
+void QuantizeStage::CheckFinite(const SourcePiece& piece, const RegionView& view) const {
+  const std::int64_t cols = static_cast<std::int64_t>(view.row_bytes) * 8 / BitsPerElement(piece.dtype);
+  const ScanResult scan = Scan({.dtype = piece.dtype,
                                 .data = view.base,
                                 .rows = static_cast<std::int64_t>(view.rows),
                                 .cols = cols,
                                 .row_stride = static_cast<std::int64_t>(view.rows > 1 ? view.stride : view.row_bytes)},
                                pool_);
-  if (scan.first_non_finite >= 0) {
-    throw Error(ErrorCode::kCorrupt, WordsFor(parameter, tensor) +
-                                         "expected finite values, got NaN or infinity at element " +
-                                         std::to_string(scan.first_non_finite) + " of what arrived");
-  }
-  if (tensor.dtype == planned.spec.dtype) return;
-  // The amax of a scan is capped at the largest f32, so that of f64 values is found here.
-  const float amax = tensor.dtype == DType::kF64 ? static_cast<float>(LargestDouble(view)) : scan.amax;
-  if (std::isfinite(RoundTo(planned.spec.dtype, amax))) return;
-  throw Error(ErrorCode::kCorrupt, WordsFor(parameter, tensor) + "expected values that " +
-                                       std::string(Name(planned.spec.dtype)) + " can hold, got one of magnitude " +
-                                       std::to_string(amax));
+  if (scan.first_non_finite < 0) return;
+  const std::byte* const row = view.row(static_cast<std::size_t>(scan.first_non_finite / cols));
+  ThrowWrongElement(piece, scan.first_non_finite, ElementValue(piece.dtype, row, scan.first_non_finite % cols));
 }
 
 }  // namespace layercast

@@ -19,19 +19,19 @@ namespace layercast {
 // Resource; one thread only.
 class QuantizeStage {
  public:
-  QuantizeStage(const LoadPlan& plan, const KernelLayout& layout, const LayerRecipes& recipes, const AmaxTable& amax,
-                const LayerSink& sink, StageWork& work, WorkerPool& pool);
+  QuantizeStage(const LoadPlan& plan, const Manifest& manifest, const KernelLayout& layout, const LayerRecipes& recipes,
+                const AmaxTable& amax, const LayerSink& sink, StageWork& work, WorkerPool& pool);
 
-  // Quantizes a materialized parameter, all matrices of it. Throws kCorrupt, naming layer, parameter and the first NaN
-  // or infinity; on a device, a later call may throw it.
+  // Quantizes a materialized parameter, all matrices of it. Throws kCorrupt, naming layer, tensor and where in it the
+  // first NaN or infinity is; on a device, a later call may throw it.
   void Run(std::uint32_t parameter, const std::byte* values);
   // The same for rows [first_row, first_row + rows) of one matrix, as they arrived: a piece that the recipe's
   // granularity allows.
   void RunArrived(std::uint32_t parameter, std::int64_t matrix, const MatrixView& rows, std::int64_t first_row);
 
-  // Checks bytes that go to the sink as they are, or cast. Throws kCorrupt, naming layer, tensor and index within
-  // `view`, if they hold a NaN or infinity, or a value that becomes one in the parameter's dtype.
-  void CheckFinite(std::uint32_t parameter, const TensorSpec& tensor, const RegionView& view) const;
+  // Checks bytes that go to the sink unquantized. Throws kCorrupt, likewise, if they hold a NaN or infinity. (Whether a
+  // cast makes them infinite, the cast itself tells.)
+  void CheckFinite(const SourcePiece& piece, const RegionView& view) const;
   // Where CheckFinite cannot look at what arrives: checks the layer's parameters that went to the sink unquantized.
   void CheckStored(const PlannedLayer& layer) const;
   // Checks scales, which must be in host memory. Throws kCorrupt, likewise, if one is not a value that the parameter
@@ -53,6 +53,7 @@ class QuantizeStage {
   std::span<const KernelTensorView> OutputsOf(std::uint32_t parameter, std::int64_t matrix);
 
   const LoadPlan& plan_;
+  const Manifest& manifest_;
   const KernelLayout& layout_;
   const LayerRecipes recipes_;
   const std::unique_ptr<const Recipe> copy_;  // for parameters that are not quantized

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "engine_side/model/path.h"
-#include "engine_side/quant/dequantize.h"
 #include "engine_side/quant/kernel_tensors.h"
+#include "engine_side/reload/checked_dequantize.h"
 #include "engine_side/reload/quantized_scales.h"
 #include "engine_side/reload/scales_of_expert.h"
 #include "engine_side/reload/zero_points.h"
@@ -201,7 +201,8 @@ void QuantizedCheckpoint::Dequantized(const QuantizedLayer& layer, const Quantiz
     weight.codes = CodesOf(codes) + i * NumBytes(codes.tensor.dtype, codes.tensor.shape) / stack.count;
     weight.scales.assign(scales.begin() + i * of_matrix, scales.begin() + (i + 1) * of_matrix);
     if (form.has_zero_points) weight.zero_points = zero_points;  // never for a stack
-    Dequantize(weight, dtype, values + i * NumBytes(dtype, {stack.rows, stack.cols}), pool_);
+    DequantizeChecked(codes.name, i, stack.count, weight, dtype, values + i * NumBytes(dtype, {stack.rows, stack.cols}),
+                      pool_);
   }
 }
 

@@ -17,9 +17,21 @@
 
 namespace layercast {
 
-// Names a matrix of a parameter, for errors. Value; borrows the plan.
+// A piece on its way into a parameter. Value; borrows all but the piece, for as long as an error may yet be thrown that
+// names where in the checkpoint it comes from.
+struct SourcePiece {
+  const LoadPlan& plan;
+  const Manifest& manifest;
+  const Placement& placement;
+  const TensorSpec& parameter;
+  Piece piece;
+  DType dtype;  // of the tensor; the parameter's may be another
+};
+
+// Names a matrix of a parameter, for errors. Value; borrows plan and manifest.
 struct PlacedMatrix {
   const LoadPlan& plan;
+  const Manifest& manifest;
   std::uint32_t parameter = 0;
   std::int64_t matrix = 0;
 
@@ -48,11 +60,11 @@ class StageWork {
   // Copies a view's bytes to `to`, packed.
   virtual void Write(const RegionView& view, std::byte* to) = 0;
   virtual void Zero(const TensorSpec& spec, const Box& box, std::byte* memory) = 0;
-  // Stage 3 (fuse_and_shard.h).
-  virtual void FuseAndShard(const Placement& placement, const Piece& piece, DType source, const RegionView& view,
-                            const TensorSpec& parameter, std::byte* memory) = 0;
+  // Stage 3 (fuse_and_shard.h). If a cast makes a value infinite, or the value is not finite, this call, or EndLayer or
+  // Finish, throws what ThrowWrongElement does (wrong_values.h).
+  virtual void FuseAndShard(const SourcePiece& piece, const RegionView& view, std::byte* memory) = 0;
   // Stage 4, for a matrix that was materialized: see Recipe::Quantize. If a value is wrong, this call, or EndLayer or
-  // Finish, throws an error that begins with the matrix's name.
+  // Finish, throws an error that names the tensor that it comes from, or the matrix.
   virtual void Quantize(const Recipe& recipe, const MatrixView& matrix, const AmaxInput& amax,
                         std::span<const KernelTensorView> outputs, const PlacedMatrix& place) = 0;
   // The same for rows of a view, which are not materialized first. If they do not lie where the work is done, they are

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "src/base/check.h"
 #include "src/tensor/conversions.h"
@@ -14,18 +15,33 @@ using conversions::F16;
 using conversions::F32;
 using conversions::F64;
 
+// Whether some number of the one type is infinite in the other.
 template <typename From, typename To>
-void CastAll(const std::byte* source, std::byte* destination, std::size_t count) {
+constexpr bool kMayOverflow =
+    !std::is_same_v<From, F16> && !std::is_same_v<To, F64> && !(std::is_same_v<From, BF16> && std::is_same_v<To, F32>);
+
+template <typename From, typename To>
+bool CastAll(const std::byte* source, std::byte* destination, std::size_t count) {
+  // Magnitudes, moved so that those of infinity and NaN alone reach into the bit of the sign: as cheap as a compiler
+  // makes it for a vector of results.
+  using Word = typename To::Word;
+  constexpr Word kSign = Word{1} << (8 * sizeof(Word) - 1);
+  Word reached = 0;
   for (std::size_t i = 0; i < count; ++i) {
     typename From::Bits in;
     std::memcpy(&in, source + i * sizeof(in), sizeof(in));
     const typename To::Bits out = To::FromFloat(From::ToFloat(in));
     std::memcpy(destination + i * sizeof(out), &out, sizeof(out));
+    if constexpr (kMayOverflow<From, To>) {
+      const Word magnitude = conversions::BitCast<Word>(out) & static_cast<Word>(kSign - 1);
+      reached |= static_cast<Word>(magnitude + (kSign - To::kInfinity));
+    }
   }
+  return (reached & kSign) == 0;
 }
 
 template <typename From>
-void CastFrom(const std::byte* source, DType to, std::byte* destination, std::size_t count) {
+bool CastFrom(const std::byte* source, DType to, std::byte* destination, std::size_t count) {
   switch (to) {
     case DType::kF16: return CastAll<From, F16>(source, destination, count);
     case DType::kBF16: return CastAll<From, BF16>(source, destination, count);
@@ -33,6 +49,7 @@ void CastFrom(const std::byte* source, DType to, std::byte* destination, std::si
     case DType::kF64: return CastAll<From, F64>(source, destination, count);
     default: LAYERCAST_CHECK(false);
   }
+  return false;  // not reached
 }
 
 bool IsCastable(DType dtype) {
@@ -43,11 +60,11 @@ bool IsCastable(DType dtype) {
 
 bool CanCast(DType from, DType to) { return IsCastable(from) && IsCastable(to); }
 
-void Cast(DType from, const std::byte* source, DType to, std::byte* destination, std::size_t count) {
+bool Cast(DType from, const std::byte* source, DType to, std::byte* destination, std::size_t count) {
   LAYERCAST_CHECK(CanCast(from, to));
   if (from == to) {
     std::memcpy(destination, source, count * static_cast<std::size_t>(BitsPerElement(from)) / 8);
-    return;
+    return true;
   }
   switch (from) {
     case DType::kF16: return CastFrom<F16>(source, to, destination, count);
@@ -56,6 +73,7 @@ void Cast(DType from, const std::byte* source, DType to, std::byte* destination,
     case DType::kF64: return CastFrom<F64>(source, to, destination, count);
     default: LAYERCAST_CHECK(false);
   }
+  return false;  // not reached
 }
 
 float RoundTo(DType to, float value) {

@@ -11,8 +11,9 @@ namespace layercast {
 // True for any pair of f16, bf16, f32 and f64.
 bool CanCast(DType from, DType to);
 
-// Casts `count` elements. Neither address need be aligned. The two ranges must not overlap. Requires CanCast.
-void Cast(DType from, const std::byte* source, DType to, std::byte* destination, std::size_t count);
+// Casts `count` elements. Neither address need be aligned. The two ranges must not overlap. Requires CanCast. Returns
+// false if a result is not finite. (If `to` holds all numbers that `from` does, that is not looked at: always true.)
+bool Cast(DType from, const std::byte* source, DType to, std::byte* destination, std::size_t count);
 
 // Rounds one value to `to` and back. A tensor's largest magnitude becomes this when the tensor is cast.
 float RoundTo(DType to, float value);

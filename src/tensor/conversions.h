@@ -1,4 +1,5 @@
-// The floating-point types that weights are cast between: for each its storage, and its conversions from and to fp32,
+// The floating-point types that weights are cast between: for each its storage, the bits of its infinity as a word of
+// that size, and its conversions from and to fp32,
 // bit for bit as torch's `.to(dtype)`: to nearest, ties to even; NaN stays NaN. They use only operations that give the
 // same bits on a CUDA device. Used by Cast and its CUDA kernel.
 #pragma once
@@ -20,12 +21,16 @@ LAYERCAST_HOST_DEVICE inline To BitCast(From from) {
 
 struct F32 {
   using Bits = float;
+  using Word = std::uint32_t;
+  static constexpr Word kInfinity = 0x7F800000;
   LAYERCAST_HOST_DEVICE static float ToFloat(float value) { return value; }
   LAYERCAST_HOST_DEVICE static float FromFloat(float value) { return value; }
 };
 
 struct F64 {
   using Bits = double;
+  using Word = std::uint64_t;
+  static constexpr Word kInfinity = std::uint64_t{0x7FF} << 52;
   LAYERCAST_HOST_DEVICE static float ToFloat(double value) {
     const auto bits = BitCast<std::uint64_t>(value);
     if ((bits & ~kSign) <= kInfinity) return static_cast<float>(value);
@@ -38,11 +43,12 @@ struct F64 {
 
  private:
   static constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
-  static constexpr std::uint64_t kInfinity = std::uint64_t{0x7FF} << 52;
 };
 
 struct BF16 {
   using Bits = std::uint16_t;
+  using Word = std::uint16_t;
+  static constexpr Word kInfinity = 0x7F80;
   LAYERCAST_HOST_DEVICE static float ToFloat(Bits bits) {
     return BitCast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
@@ -55,6 +61,8 @@ struct BF16 {
 
 struct F16 {
   using Bits = std::uint16_t;
+  using Word = std::uint16_t;
+  static constexpr Word kInfinity = 0x7C00;
   LAYERCAST_HOST_DEVICE static float ToFloat(Bits half) {
     const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000) << 16;
     const std::uint32_t magnitude = half & 0x7FFF;
@@ -78,5 +86,11 @@ struct F16 {
     return static_cast<Bits>(sign | (rounded >> 13));
   }
 };
+
+// Whether an element is neither infinite nor NaN: those have all bits of the exponent, which are infinity's.
+template <class Type>
+LAYERCAST_HOST_DEVICE inline bool IsFinite(typename Type::Bits bits) {
+  return (BitCast<typename Type::Word>(bits) & Type::kInfinity) != Type::kInfinity;
+}
 
 }  // namespace layercast::conversions

@@ -38,8 +38,8 @@ class CountedStream final : public ReloadStream {
   void Pack(const RegionView& view, std::byte* to) override { stream_->Pack(view, to); }
   void Fill(std::byte* to, std::byte value, std::size_t bytes) override { stream_->Fill(to, value, bytes); }
   void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
-               std::int64_t first, std::int64_t count) override {
-    stream_->Scatter(from, packed, to_dtype, to, walk, first, count);
+               std::int64_t first, std::int64_t count, std::uint64_t* fault) override {
+    stream_->Scatter(from, packed, to_dtype, to, walk, first, count, fault);
   }
   void Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,
               std::byte* packed) override {

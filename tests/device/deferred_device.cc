@@ -15,6 +15,7 @@
 #include "src/base/rounding.h"
 #include "src/device/cuda_fault.h"
 #include "src/tensor/cast.h"
+#include "src/tensor/element.h"
 #include "src/tensor/exponential.h"
 #include "src/tensor/kernel_dtypes.h"
 
@@ -185,19 +186,20 @@ void DeferredStream::Fill(std::byte* to, std::byte value, std::size_t bytes) {
 }
 
 void DeferredStream::Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to,
-                             const ElementWalk& walk, std::int64_t first, std::int64_t count) {
+                             const ElementWalk& walk, std::int64_t first, std::int64_t count, std::uint64_t* fault) {
   ExpectReachable(packed, static_cast<std::size_t>(count) * Size(from));
   ExpectReachable(to, 1);
   ExpectAligned(packed, Size(from));
   ExpectAligned(to, Size(to_dtype));
+  if (from != to_dtype) ExpectWord(fault);
   Queue([=] {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::byte* value = packed + static_cast<std::size_t>(i) * Size(from);
       std::byte* place = to + static_cast<std::size_t>(walk.At(first + i)) * Size(to_dtype);
       if (from == to_dtype) {
         std::memcpy(place, value, Size(from));
-      } else {
-        Cast(from, value, to_dtype, place, 1);
+      } else if (!Cast(from, value, to_dtype, place, 1)) {
+        *fault = std::min<std::uint64_t>(*fault, EncodeCudaCastFault({i, ElementValue(from, value, 0)}));
       }
     }
   });

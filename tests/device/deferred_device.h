@@ -63,7 +63,7 @@ class DeferredStream final : public ReloadStream {
   void Pack(const RegionView& view, std::byte* to) override;
   void Fill(std::byte* to, std::byte value, std::size_t bytes) override;
   void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
-               std::int64_t first, std::int64_t count) override;
+               std::int64_t first, std::int64_t count, std::uint64_t* fault) override;
   void Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,
               std::byte* packed) override;
   void Zero(DType dtype, std::byte* to, const ElementWalk& walk) override;

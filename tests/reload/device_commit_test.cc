@@ -179,7 +179,8 @@ TEST_P(DeviceCommitByPolicy, WritesNothingOfALayerThatHoldsAnInfinity) {
     rig.receiver->ReloadWeights(EagerSource(good));
     const Weights bad = WithInfinity(rig.Version(2), "model.layers.0.mlp.up_proj.weight");
     EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(EagerSource(bad)); }),
-                HasSubstr("layer model.layers.0.mlp.gate_up_proj: '" + gate_up + "'"));
+                HasSubstr("layer model.layers.0.mlp.gate_up_proj: 'model.layers.0.mlp.up_proj.weight': row 0, column 5 "
+                          "holds 70000 (f32), which is beyond 65504, the largest finite f16"));
     EXPECT_EQ(rig.receiver->torn().has_value(), GetParam() == CommitPolicy::kInPlace);
     if (GetParam() == CommitPolicy::kInPlace) {
       EXPECT_EQ(rig.Served().at(gate_up), rig.Expected(good).at(gate_up));
@@ -196,7 +197,8 @@ TEST_P(DeviceCommitByPolicy, AnInfinityInTheFirstLayerTearsNothing) {
   DeviceRig rig(*device_, By({.model = {.dtype = DType::kF16, .source = DType::kF32}}));
   rig.receiver->ReloadWeights(EagerSource(rig.Version(1)));
   const Weights bad = WithInfinity(rig.Version(2), "model.embed_tokens.weight");
-  EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(EagerSource(bad)); }), HasSubstr("model.embed_tokens"));
+  EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(EagerSource(bad)); }),
+              HasSubstr("'model.embed_tokens.weight': row 0, column 5 holds 70000 (f32), which is beyond"));
   EXPECT_FALSE(rig.receiver->torn());
   ExpectServes(rig, rig.Version(1));
 }

@@ -37,6 +37,7 @@ TEST_F(DeviceWorkTest, ScattersElementsThatBeginAnywhereInAChunk) {
   placement.source.extent = {18, 24};
   placement.order.transposed = true;  // so that it is scattered
   std::mt19937 random(1);
+  const testing::Rig rig;
   for (const auto& [source, dtype] : {std::pair(DType::kF16, DType::kF16), std::pair(DType::kF16, DType::kF32),
                                       std::pair(DType::kF32, DType::kF32), std::pair(DType::kF64, DType::kBF16)}) {
     const TensorSpec parameter{"w", dtype, shape};
@@ -51,7 +52,7 @@ TEST_F(DeviceWorkTest, ScattersElementsThatBeginAnywhereInAChunk) {
       work.chunks().Await(work.chunks().Now());
       device_->Carry(AsView(bytes), chunk.data() + offset);
       const RegionView view = PackedAt(chunk.data() + offset, bytes.size(), 1);
-      work.FuseAndShard(placement, piece, source, view, parameter, memory.data());
+      work.FuseAndShard({rig.plan, rig.manifest, placement, parameter, piece, source}, view, memory.data());
       work.Finish();
       std::vector<std::byte> brought(expected.size());
       device_->Carry(PackedAt(memory.data(), brought.size(), 1), brought.data());
@@ -82,7 +83,9 @@ TEST_F(DeviceWorkTest, PutsWholeRowsIntoColumnsOfAParameter) {
   stream->Fill(memory.data(), std::byte{0}, memory.size());
   work.chunks().Await(work.chunks().Now());
   device_->Carry(AsView(bytes), chunk.data());
-  work.FuseAndShard(placement, piece, DType::kF16, PackedAt(chunk.data(), bytes.size(), 1), parameter, memory.data());
+  const testing::Rig rig;
+  work.FuseAndShard({rig.plan, rig.manifest, placement, parameter, piece, DType::kF16},
+                    PackedAt(chunk.data(), bytes.size(), 1), memory.data());
   work.Finish();
   std::vector<std::byte> brought(expected.size());
   device_->Carry(PackedAt(memory.data(), brought.size(), 1), brought.data());
@@ -106,7 +109,7 @@ TEST_F(DeviceWorkTest, NamesWhatIsWrongInRowsThatArriveAndInWhatIsStoredAsItIs) 
   WorkerPool pool(1);
   DeviceWork work(*stream, pool, kBlockBytes);
   const testing::Rig rig;
-  const PlacedMatrix place{rig.plan, 0, 0};
+  const PlacedMatrix place{rig.plan, rig.manifest, 0, 0};
   constexpr std::int64_t kHeight = 8;  // of which two fit a block
   constexpr std::int64_t kWidth = 100;
   std::vector<std::uint16_t> values(kHeight * kWidth, 0x3F80);  // 1, in bf16
@@ -117,12 +120,16 @@ TEST_F(DeviceWorkTest, NamesWhatIsWrongInRowsThatArriveAndInWhatIsStoredAsItIs) 
   const KernelTensorView outputs[] = {{kHeight, kWidth, codes.data()}, {kHeight, 1, scales.data()}};
   work.QuantizeArrived(*MakeRecipe("fp8_per_channel"), {DType::kBF16, bytes.data(), kHeight, kWidth, kWidth * 2}, 0, {},
                        outputs, place);
-  ExpectRefused(work, place.ToString() + ": the weight has NaN at row 5, column 7");
+  ExpectRefused(work,
+                "layer model.embed_tokens: 'model.embed_tokens.weight': expected finite values, got NaN at row 5, "
+                "column 7");
 
   const Buffer stored(stream->memory(), bytes.size());
   work.Write(AsView(bytes), stored.data());
   work.CheckStored({"w", DType::kBF16, {kHeight, kWidth}}, stored.span(), place);
-  ExpectRefused(work, place.ToString() + ": the weight has NaN at row 5, column 7");
+  ExpectRefused(work,
+                "layer model.embed_tokens: 'model.embed_tokens.weight': expected finite values, got NaN at row 5, "
+                "column 7");
 }
 
 // A channel's kernels may run by then, which wait for their peers, and pinned memory for them.

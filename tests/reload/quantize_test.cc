@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,7 +46,7 @@ struct Stage {
   std::uint32_t parameter = 0;
   std::vector<std::uint16_t> weight;  // bf16
   AmaxTable amax{rig.plan, rig.manifest};
-  QuantizeStage quantize{rig.plan, rig.layout, *rig.recipe, amax, rig.staging, rig.work, rig.pool};
+  QuantizeStage quantize{rig.plan, rig.manifest, rig.layout, *rig.recipe, amax, rig.staging, rig.work, rig.pool};
 };
 
 void SetAmax(Stage& stage, const std::string& tensor, float amax) {
@@ -91,10 +91,27 @@ TEST(Quantize, NamesLayerParameterAndPlaceOfANaN) {
       Stage stage({.recipe = recipe}, kQkv);
       stage.weight[3 * 128 + 17] = bad;
       EXPECT_THAT(ErrorOf([&] { stage.quantize.Run(stage.parameter, stage.rows().data); }, ErrorCode::kCorrupt),
-                  AllOf(HasSubstr("layer " + std::string(kQkv) + ":"), HasSubstr("'" + std::string(kQkv) + ".weight'"),
-                        HasSubstr("3"), HasSubstr("17")));
+                  AllOf(HasSubstr("layer " + std::string(kQkv) + ": 'model.layers.0.self_attn.q_proj.weight': "),
+                        HasSubstr(" at row 3, column 17")));
     }
   }
+}
+
+// The value itself may lie in another rank's part.
+TEST(Quantize, NamesTheTensorWhoseMagnitudeTheModelsDtypeCannotHold) {
+  const RigOptions fused{.recipe = "fp8_per_tensor", .parallel = {1, 2}, .dtype = DType::kF16};
+  Stage whole(fused, kQkv);
+  SetAmax(whole, "self_attn.k_proj", 70144);
+  const std::string beyond = "its largest magnitude is 70144 (bf16), which is beyond 65504, the largest finite f16";
+  EXPECT_EQ(ErrorOf([&] { whole.quantize.Run(whole.parameter, whole.rows().data); }, ErrorCode::kCorrupt),
+            "layer " + std::string(kQkv) + ": 'model.layers.0.self_attn.k_proj.weight': " + beyond);
+  Stage rows({.recipe = "fp8_per_channel", .parallel = {1, 2}, .dtype = DType::kF16}, kDown);
+  std::vector<float> amax(128, 1.0F);
+  amax[5] = 70144;
+  const auto tensor = static_cast<std::uint32_t>(rows.rig.manifest.Find(std::string(kDown) + ".weight"));
+  rows.amax.AddAxes(tensor, kKeptRows, Box::Whole(rows.rig.manifest.entry(tensor).spec.shape), amax);
+  EXPECT_EQ(ErrorOf([&] { rows.quantize.Run(rows.parameter, rows.rows().data); }, ErrorCode::kCorrupt),
+            "layer " + std::string(kDown) + ": '" + kDown + ".weight': " + beyond);
 }
 
 TEST(Quantize, CopiesWhatIsNotQuantized) {
@@ -131,8 +148,8 @@ class CountedRecipe final : public Recipe {
 TEST(Quantize, NamesKernelTensorsOnceHoweverManyPiecesCome) {
   Stage stage({.recipe = "fp8_per_channel"}, kQkv);
   const CountedRecipe recipe(*stage.rig.recipe);
-  QuantizeStage quantize(stage.rig.plan, stage.rig.layout, recipe, stage.amax, stage.rig.staging, stage.rig.work,
-                         stage.rig.pool);
+  QuantizeStage quantize(stage.rig.plan, stage.rig.manifest, stage.rig.layout, recipe, stage.amax, stage.rig.staging,
+                         stage.rig.work, stage.rig.pool);
   const int asked = recipe.asked;
   const MatrixView rows = stage.rows();
   for (std::int64_t row = 0; row < rows.rows; ++row) quantize.RunArrived(stage.parameter, 0, RowsOf(rows, row, 1), row);
@@ -141,17 +158,13 @@ TEST(Quantize, NamesKernelTensorsOnceHoweverManyPiecesCome) {
 
 TEST(Quantize, ChecksWhatGoesToStagingAsItIs) {
   Stage stage({}, "model.norm");
-  std::vector<float> values(128, 1.0F);
-  const TensorSpec tensor{"model.norm.weight", DType::kF32, {128}};
-  const auto check = [&] {
-    stage.quantize.CheckFinite(stage.parameter, tensor,
-                               {reinterpret_cast<const std::byte*>(values.data()), 512, 1, 512});
-  };
+  std::vector<std::uint16_t> values(100, 0x3F80);
+  const Placement& placement = stage.rig.plan.placements()[stage.rig.PlacementOf("model.norm.weight")];
+  const SourcePiece piece{stage.rig.plan, stage.rig.manifest, placement, stage.spec(), {0, 40, 240}, DType::kBF16};
+  const auto check = [&] { stage.quantize.CheckFinite(piece, AsView(std::as_bytes(std::span(values)))); };
   EXPECT_NO_THROW(check());
-  values[9] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_THAT(ErrorOf(check), AllOf(HasSubstr("layer model.norm: 'model.norm.weight'"), HasSubstr("element 9")));
-  values[9] = std::numeric_limits<float>::max();  // infinity in bf16
-  EXPECT_THAT(ErrorOf(check), HasSubstr("expected values that bf16 can hold"));
+  values[9] = 0x7FC0;
+  EXPECT_EQ(ErrorOf(check), "layer model.norm: 'model.norm.weight': expected finite values, got NaN at element 29");
 }
 
 }  // namespace

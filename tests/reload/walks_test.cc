@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -24,8 +25,7 @@ std::vector<std::uint16_t> CopiedByWalk(const std::vector<std::uint16_t>& source
                                         ElementOrder order) {
   std::vector<std::uint16_t> copied(static_cast<std::size_t>(NumElements(shape)));
   const ElementWalk walk = WalkInto(shape, box, order);
-  const cuda::ScatterElement<cuda::Raw<std::uint16_t>, cuda::Raw<std::uint16_t>> element{source.data(), copied.data(),
-                                                                                         walk, 0};
+  const cuda::ScatterElement<std::uint16_t> element{source.data(), copied.data(), walk, 0};
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(source.size()); ++i) element(i);
   return copied;
 }
@@ -127,10 +127,21 @@ void ExpectCasts(DType from, DType to, const std::vector<typename From::Bits>& v
   walk.rank = 1;
   walk.extent[0] = static_cast<std::int64_t>(values.size());
   walk.stride[0] = 1;
-  const cuda::ScatterElement<From, To> element{values.data(), by_kernel.data(), walk, 0};
+  CudaFaultWord fault = kNoCudaFault;
+  const cuda::ScatterCastElement<From, To> element{values.data(), by_kernel.data(), walk, 0, &fault};
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(values.size()); ++i) element(i);
   Cast(from, reinterpret_cast<const std::byte*>(values.data()), to, reinterpret_cast<std::byte*>(by_host.data()),
        values.size());
+  const auto wrong = std::ranges::find_if_not(by_host, conversions::IsFinite<To>);
+  ASSERT_EQ(fault == kNoCudaFault, wrong == by_host.end());
+  if (wrong != by_host.end()) {
+    const CudaCastFault first = DecodeCudaCastFault(fault);
+    const double value = cuda::ValueOf<From>(values[static_cast<std::size_t>(first.index)]);
+    EXPECT_EQ(first.index, wrong - by_host.begin());
+    EXPECT_EQ(std::isnan(first.value), std::isnan(value));
+    if (std::isfinite(value)) EXPECT_NEAR(first.value, value, std::abs(value) * 1e-6);
+    if (std::isinf(value)) EXPECT_EQ(first.value, value);
+  }
   EXPECT_EQ(std::memcmp(by_kernel.data(), by_host.data(), by_host.size() * sizeof(by_host[0])), 0)
       << Name(from) << " to " << Name(to);
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <tuple>
 #include <vector>
 
 namespace layercast {
@@ -85,6 +86,33 @@ TEST(Cast, DoubleGoesThroughFloat) {
   std::uint16_t out = 0;
   Cast(DType::kF64, reinterpret_cast<const std::byte*>(&value), DType::kBF16, reinterpret_cast<std::byte*>(&out), 1);
   EXPECT_EQ(out, CastOne(DType::kBF16, static_cast<float>(value)));
+}
+
+TEST(Cast, TellsWhetherAResultIsNotFinite) {
+  const auto stays_finite = [](DType from, DType to, double value) {
+    std::vector<std::byte> in(101 * 8);
+    std::vector<std::byte> out(101 * 8);
+    const auto at = static_cast<std::size_t>(BitsPerElement(from)) / 8 * 77;  // among zeros
+    if (from == DType::kF64) {
+      std::memcpy(&in[at], &value, sizeof(value));
+    } else {
+      Cast(DType::kF64, reinterpret_cast<const std::byte*>(&value), from, &in[at], 1);
+    }
+    return Cast(from, in.data(), to, out.data(), 101);
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const auto& [from, to, fits, beyond] :
+       {std::tuple(DType::kBF16, DType::kF16, 65280.0, 65536.0), std::tuple(DType::kF32, DType::kF16, 65519.0, 65520.0),
+        std::tuple(DType::kF64, DType::kF16, 65519.0, 1e300), std::tuple(DType::kF32, DType::kBF16, 3.3895e38, 3.4e38),
+        std::tuple(DType::kF64, DType::kBF16, 3.3895e38, 3.4e38),
+        std::tuple(DType::kF64, DType::kF32, 3.4028e38, 3.5e38)}) {
+    for (const double sign : {1.0, -1.0}) {
+      EXPECT_TRUE(stays_finite(from, to, sign * fits)) << Name(from) << " to " << Name(to);
+      EXPECT_FALSE(stays_finite(from, to, sign * beyond)) << Name(from) << " to " << Name(to);
+      EXPECT_FALSE(stays_finite(from, to, sign * infinity)) << Name(from) << " to " << Name(to);
+    }
+    EXPECT_FALSE(stays_finite(from, to, std::numeric_limits<double>::quiet_NaN())) << Name(from) << " to " << Name(to);
+  }
 }
 
 TEST(Cast, KnowsWhatItCannotDo) {
