@@ -5,6 +5,7 @@
 #include "cli/arguments.h"
 #include "cli/read_answer.h"
 #include "cli/subcommand.h"
+#include "src/base/utf8.h"
 #include "src/control/rpc.h"
 
 namespace layercast::cli {
@@ -32,7 +33,7 @@ class Export final : public Subcommand {
  private:
   std::string Text(const Json& result) const {
     std::string text;
-    for (const Json& file : result.at("files")) text += out_ + "/" + file.get<std::string>() + "\n";
+    for (const Json& file : result.at("files")) text += Escaped(out_ + "/" + file.get<std::string>()) + "\n";
     return text + VersionText(result.at("version")) + ": " + result.at("tensors").dump() + " tensors, " +
            result.at("bytes").dump() + " bytes\n";
   }

@@ -7,6 +7,7 @@
 
 #include "cli/arguments.h"
 #include "cli/subcommand.h"
+#include "src/base/utf8.h"
 #include "src/session/probe_publisher.h"
 
 namespace layercast::cli {
@@ -40,11 +41,11 @@ std::string Line(const Json& channel) {
   char line[64];
   std::snprintf(line, sizeof(line), "  %-9s %10s  ", channel["name"].get<std::string>().c_str(),
                 RateText(channel["gb_per_s"]).c_str());
-  return line + how + "\n";
+  return line + Escaped(how) + "\n";
 }
 
 std::string ProbeText(const Json& probe) {
-  std::string text = "publisher " + probe["name"].get<std::string>() + ", on " +
+  std::string text = "publisher " + Escaped(probe["name"].get<std::string>()) + ", on " +
                      (probe["same_host"].get<bool>() ? "this" : "another") + " host\n";
   for (const Json& channel : probe["channels"]) text += Line(channel);
   if (probe["channel"].is_null()) return text + "no channel is usable\n";

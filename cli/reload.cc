@@ -39,7 +39,8 @@ std::string RelayedText(const Json& publisher) {
   const auto bytes = publisher.value("relayed_bytes", std::uint64_t{0});
   if (bytes == 0) return {};
   std::string relays;
-  for (const Json& relay : publisher.at("relays")) relays += (relays.empty() ? "" : ", ") + relay.get<std::string>();
+  for (const Json& relay : publisher.at("relays"))
+    relays += (relays.empty() ? "" : ", ") + Escaped(relay.get<std::string>());
   return "    " + std::to_string(bytes) + " of them from other engines: " + relays + "\n";
 }
 
@@ -85,7 +86,7 @@ std::string ReportText(const Json& outcome) {
                      Milliseconds(report.value("total_ms", 0.0)) + "\n";
   for (const Json& of_rank : report.at("channel").value("ranks", Json::array())) {
     text += "    rank " + of_rank.at("rank").dump() + " over " + of_rank.value("name", "?") + " at " +
-            RateText(of_rank.at("gb_per_s")) + ": " + of_rank.value("reason", "") + "\n";
+            RateText(of_rank.at("gb_per_s")) + ": " + Escaped(of_rank.value("reason", "")) + "\n";
   }
   for (const Json& publisher : report.value("publishers", Json::array())) text += RelayedText(publisher);
   const Json& warning = report.at("channel").at("warning");

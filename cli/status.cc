@@ -17,7 +17,8 @@ namespace {
 std::string ChannelText(const Json& channel) {
   const std::string of_rank = channel.contains("rank") ? " of rank " + channel["rank"].dump() : "";
   return "  last channel" + of_rank + " " + channel.value("name", "?") + ", " + RateText(channel.at("gb_per_s")) +
-         "; when chosen " + RateText(channel.at("probed_gb_per_s")) + ": " + channel.value("reason", "") + "\n";
+         "; when chosen " + RateText(channel.at("probed_gb_per_s")) + ": " + Escaped(channel.value("reason", "")) +
+         "\n";
 }
 
 // What stands behind the engine's state. A torn engine serves nothing; the text below it says more.

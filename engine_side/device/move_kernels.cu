@@ -100,8 +100,7 @@ void CudaZero(int element_bytes, void* to, const ElementWalk& walk, std::int64_t
 }
 
 void CudaScatterCast(DType from, const void* packed, DType to_dtype, void* to, const ElementWalk& walk,
-                     const ElementWalk& walk, std::int64_t first, std::int64_t count, CudaFaultWord* fault,
-                     CUstream_st* stream) {
+                     std::int64_t first, std::int64_t count, CudaFaultWord* fault, CUstream_st* stream) {
   ScatterCast(cuda::ElementsOnDevice(stream), from, packed, to_dtype, to, walk, first, count, fault);
 }
 

@@ -37,7 +37,7 @@ std::string WhyNotAsTheyAre(const QuantizableLayer& layer, const QuantizationCon
 [[noreturn]] void RefuseAll(const std::vector<std::string>& problems) {
   throw Error(ErrorCode::kInvalidArgument,
               "these layers are quantized already and cannot be served as they are:" + LineByLine(problems) +
-                  "\na checkpoint on disk can be dequantized and quantized anew, if that is asked for (requantize)");
+                  "\n  a checkpoint on disk can be dequantized and quantized anew, if that is asked for (requantize)");
 }
 
 }  // namespace
