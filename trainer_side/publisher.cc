@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "layercast/error.h"
+#include "src/base/as_error.h"
 #include "src/base/home_process.h"
 #include "src/base/utf8.h"
 #include "src/session/offer_service.h"
@@ -225,7 +226,8 @@ class Publisher::Impl {
   std::shared_ptr<const ManifestLayout> last_layout_;              // guarded by mutex_
 };
 
-Publisher::Publisher(const PublisherOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Publisher::Publisher(const PublisherOptions& options)
+    : impl_(NamingWhatRanOut([&] { return std::make_unique<Impl>(options); })) {}
 Publisher::~Publisher() {
   if (!impl_->IsHere()) {  // its threads are in another process
     [[maybe_unused]] const Impl* const left = impl_.release();
@@ -234,7 +236,7 @@ Publisher::~Publisher() {
 std::string Publisher::endpoint() const { return impl_->endpoint(); }
 
 PublishedVersion Publisher::Publish(const PublishOptions& options, Weights weights) {
-  return PublishedVersion(impl_->Publish(options, std::move(weights)));
+  return PublishedVersion(NamingWhatRanOut([&] { return impl_->Publish(options, std::move(weights)); }));
 }
 
 }  // namespace layercast

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/buffer_for.h"
 #include "src/base/rounding.h"
 #include "src/tensor/manifest_entry.h"
 #include "src/tensor/stream_copy.h"
@@ -113,7 +114,7 @@ class Growing {
     if (OnDevice()) {
       copy = places_.device.CopyTo(device_, tensor);
     } else {
-      copy = Buffer(places_.host, std::max<std::size_t>(bytes, 1));
+      copy = BufferFor("a copy of '" + named.name + "'", places_.host, std::max<std::size_t>(bytes, 1));
       if (tensor.device.kind == Device::Kind::kHost) {
         ParallelCopy(copy.data(), tensor.data, bytes, places_.pool);
       } else {

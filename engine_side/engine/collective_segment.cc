@@ -17,6 +17,7 @@
 
 #include "layercast/error.h"
 #include "src/base/check.h"
+#include "src/base/exhausted.h"
 
 namespace layercast {
 namespace {
@@ -101,12 +102,11 @@ CollectiveSegment CollectiveSegment::Create(int size, std::size_t part_bytes) {
   const std::size_t bytes = Header::BytesOf(static_cast<std::uint64_t>(size), part_bytes);
   UniqueFd fd(::memfd_create("layercast-collective", MFD_CLOEXEC));
   if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
-    throw Error(ErrorCode::kResourceExhausted,
-                "shared memory of " + std::to_string(bytes) + " bytes for the collectives: " + std::strerror(errno));
+    throw SystemError(errno, ErrorCode::kResourceExhausted, "shared memory for the collectives", bytes);
   }
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (base == MAP_FAILED) {
-    throw Error(ErrorCode::kResourceExhausted, std::string("mapping the collectives' memory: ") + std::strerror(errno));
+    throw SystemError(errno, ErrorCode::kResourceExhausted, "mapping the collectives' memory", bytes);
   }
   auto* header = new (base) Header{};
   header->magic = kMagic;
@@ -128,7 +128,7 @@ CollectiveSegment CollectiveSegment::Attach(int fd) {
   }
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) {
-    throw Error(ErrorCode::kResourceExhausted, std::string("mapping the collectives' memory: ") + std::strerror(errno));
+    throw SystemError(errno, ErrorCode::kResourceExhausted, "mapping the collectives' memory", bytes);
   }
   CollectiveSegment segment(UniqueFd(), static_cast<std::byte*>(base), bytes);
   const Header& header = segment.header();

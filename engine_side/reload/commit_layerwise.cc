@@ -10,6 +10,7 @@
 #include "engine_side/reload/old_bytes.h"
 #include "engine_side/reload/served_digest.h"
 #include "engine_side/reload/tensor_loop.h"
+#include "src/base/buffer_for.h"
 #include "src/base/digest.h"
 
 namespace layercast {
@@ -35,8 +36,8 @@ class LayerwiseCommitter final : public Committer, private LayerSink {
   void Open(std::span<const KernelTensor> tensors) override {
     const KernelTensor& first = tensors.front();
     const std::uint64_t end = tensors.back().staging_offset + tensors.back().num_bytes;
-    scratch_[parts_.layout.IndexOf(first)] =
-        Buffer(parts_.layer_memory, static_cast<std::size_t>(end - first.staging_offset));
+    scratch_[parts_.layout.IndexOf(first)] = BufferFor("the layer of '" + first.spec.name + "'", parts_.layer_memory,
+                                                       static_cast<std::size_t>(end - first.staging_offset));
   }
 
   std::span<std::byte> BytesOf(const KernelTensor& tensor) const override {

@@ -6,6 +6,7 @@
 
 #include "engine_side/model/path.h"
 #include "engine_side/quant/kernel_tensors.h"
+#include "src/base/buffer_for.h"
 #include "src/base/check.h"
 
 namespace layercast {
@@ -25,7 +26,8 @@ std::span<std::byte> FullPrecision::Of(const TensorSpec& parameter) {
   if (tensors_.Has(whole)) return tensors_.BytesOf(whole.name);
   const auto [entry, is_first] = dequantized_.try_emplace(whole.name);
   if (is_first) {
-    entry->second = Buffer(work_.layer_memory(), static_cast<std::size_t>(whole.num_bytes()));
+    entry->second = BufferFor("'" + whole.name + "' in full precision", work_.layer_memory(),
+                              static_cast<std::size_t>(whole.num_bytes()));
     Dequantize(whole, entry->second.data());
   }
   return entry->second.span();

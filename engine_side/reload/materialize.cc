@@ -1,5 +1,9 @@
 #include "engine_side/reload/materialize.h"
 
+#include <string>
+#include <utility>
+
+#include "src/base/buffer_for.h"
 #include "src/base/check.h"
 #include "src/base/rounding.h"
 
@@ -28,7 +32,9 @@ std::uint64_t LayerBytes(const LoadPlan& plan, const PlannedLayer& layer) {
 
 MaterializedLayer Materialize(const LoadPlan& plan, const PlannedLayer& layer, StageWork& work) {
   const auto parameters = plan.ParametersOf(layer);
-  MaterializedLayer layer_memory{Buffer(work.layer_memory(), static_cast<std::size_t>(LayerBytes(plan, layer))), {}};
+  Buffer memory = BufferFor("layer " + layer.path + " in full precision", work.layer_memory(),
+                            static_cast<std::size_t>(LayerBytes(plan, layer)));
+  MaterializedLayer layer_memory{std::move(memory), {}};
   layer_memory.parameters.reserve(parameters.size());
   std::size_t offset = 0;
   for (const PlannedParameter& parameter : parameters) {

@@ -12,6 +12,7 @@
 #include "engine_side/reload/quantized_scales.h"
 #include "engine_side/reload/scales_of_expert.h"
 #include "engine_side/reload/zero_points.h"
+#include "src/base/buffer_for.h"
 
 namespace layercast {
 namespace {
@@ -166,7 +167,8 @@ NamedTensor QuantizedCheckpoint::Make(std::uint32_t index) const {
   const Origin& origin = origins_[index];
   if (!origin.make) return checkpoint_.Tensor(std::size_t{origin.index});
   const TensorSpec& spec = specs_[index];
-  const auto values = std::make_shared<const Buffer>(memory_, static_cast<std::size_t>(spec.num_bytes()));
+  const auto values = std::make_shared<const Buffer>(
+      BufferFor("'" + spec.name + "'", memory_, static_cast<std::size_t>(spec.num_bytes())));
   origin.make(values->data());
   return {spec.name, {spec.dtype, spec.shape, values->data(), {}}, values};
 }

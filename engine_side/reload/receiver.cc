@@ -13,6 +13,7 @@
 #include "engine_side/reload/stager.h"
 #include "engine_side/reload/weight_layout.h"
 #include "layercast/error.h"
+#include "src/base/as_error.h"
 #include "src/base/check.h"
 #include "src/base/home_process.h"
 #include "src/base/log.h"
@@ -63,7 +64,7 @@ class Receiver::Impl {
   template <class Call>
   decltype(auto) Alone(const char* name, const Call& call) {
     home_.Expect("a receiver");
-    return calls_.Run(name, call);
+    return calls_.Run(name, [&]() -> decltype(auto) { return NamingWhatRanOut(call); });
   }
   bool IsHere() const { return home_.IsHere(); }
 
@@ -332,8 +333,10 @@ class Receiver::Impl {
 
 Receiver::Receiver(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
                    CapturedBuffers captured, const ReceiverOptions& options)
-    : impl_(std::make_unique<Impl>(Given(std::move(model), parallel), parallel, quantization, std::move(captured),
-                                   options)) {}
+    : impl_(NamingWhatRanOut([&] {
+        return std::make_unique<Impl>(Given(std::move(model), parallel), parallel, quantization, std::move(captured),
+                                      options);
+      })) {}
 
 Receiver::~Receiver() {
   if (!impl_->IsHere()) {  // its threads are in another process

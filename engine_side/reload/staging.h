@@ -6,13 +6,14 @@
 
 #include "engine_side/reload/layer_sink.h"
 #include "layercast/memory.h"
+#include "src/base/buffer_for.h"
 
 namespace layercast {
 
 class Staging final : public LayerSink {
  public:
   Staging(const KernelLayout& layout, MemoryResource& memory)
-      : memory_(memory, static_cast<std::size_t>(layout.staged_bytes())) {}
+      : memory_(BufferFor("a copy of this rank's weights", memory, static_cast<std::size_t>(layout.staged_bytes()))) {}
 
   void Open(std::span<const KernelTensor> /*tensors*/) override {}
   std::span<std::byte> BytesOf(const KernelTensor& tensor) const override {

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "src/base/exhausted.h"
 #include "src/base/log.h"
 #include "src/checkpoint/rank_files.h"
 
@@ -16,9 +17,7 @@ namespace layercast {
 namespace {
 
 [[noreturn]] void Fail(const std::filesystem::path& path, const char* what, const std::error_code& error) {
-  const bool full = error == std::errc::no_space_on_device;
-  throw Error(full ? ErrorCode::kResourceExhausted : ErrorCode::kInvalidArgument,
-              "'" + path.string() + "': " + what + ": " + error.message());
+  throw SystemError(error.value(), ErrorCode::kInvalidArgument, "'" + path.string() + "': " + what);
 }
 
 // The names in a folder.

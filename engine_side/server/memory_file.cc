@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "layercast/error.h"
 #include "layercast/memory.h"
+#include "src/base/exhausted.h"
 #include "src/base/rounding.h"
 
 namespace layercast {
@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t kReserved = std::size_t{1} << 40;  // of address space; memory is taken only as it is used
 
-[[noreturn]] void Fail(const std::string& what) {
-  throw Error(ErrorCode::kResourceExhausted, what + ": " + std::strerror(errno));
+[[noreturn]] void Fail(const std::string& what, std::size_t bytes = 0) {
+  throw SystemError(errno, ErrorCode::kResourceExhausted, what, bytes);
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ UniqueFd MemoryFile::Create(const std::string& name) {
 
 MemoryFile::MemoryFile(UniqueFd fd) : fd_(std::move(fd)) {
   void* address = ::mmap(nullptr, kReserved, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_.get(), 0);
-  if (address == MAP_FAILED) Fail("mapping a rank's memory");
+  if (address == MAP_FAILED) Fail("mapping a rank's memory", kReserved);
   base_ = static_cast<std::byte*>(address);
 }
 
@@ -43,7 +43,7 @@ std::byte* MemoryFile::Allocate(std::size_t bytes) {
   struct stat status = {};
   if (end > kReserved || ::fstat(fd_.get(), &status) != 0) Fail("a rank's memory");
   if (static_cast<std::size_t>(status.st_size) < end && ::ftruncate(fd_.get(), static_cast<off_t>(end)) != 0) {
-    Fail("growing a rank's memory to " + std::to_string(end) + " bytes");
+    Fail("growing a rank's memory", end);
   }
   used_ = end;
   return base_ + begin;

@@ -10,6 +10,7 @@
 #include "engine_side/server/memory_file.h"
 #include "layercast/error.h"
 #include "layercast/model/weight_rules.h"
+#include "src/base/exhausted.h"
 #include "src/control/json_forms.h"
 
 namespace layercast {
@@ -27,7 +28,7 @@ UniqueFd ModelFiles::ToDescriptor() const {
   const std::string text = texts.dump();
   UniqueFd fd = MemoryFile::Create("layercast-model-files");
   if (::pwrite(fd.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) return fd;
-  throw Error(ErrorCode::kResourceExhausted, std::string("what the model's files say: ") + std::strerror(errno));
+  throw SystemError(errno, ErrorCode::kResourceExhausted, "what the model's files say");
 }
 
 ModelFiles ModelFiles::FromDescriptor(int fd, const ModelFileNames& names) {

@@ -15,6 +15,7 @@
 
 #include "layercast/error.h"
 #include "src/base/bounded_queue.h"
+#include "src/base/exhausted.h"
 #include "src/base/log.h"
 #include "src/base/thread_name.h"
 
@@ -69,7 +70,7 @@ RankHandle::RankHandle(const RankLaunch& launch)
       patience_(kStartTime) {
   int sockets[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
-    throw Error(ErrorCode::kUnavailable, std::string("rank link: ") + std::strerror(errno));
+    throw SystemError(errno, ErrorCode::kUnavailable, "the link to rank " + std::to_string(rank_));
   }
   UniqueFd mine(sockets[0]);
   const UniqueFd theirs(sockets[1]);
@@ -87,8 +88,7 @@ RankHandle::RankHandle(const RankLaunch& launch)
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ == 0) Become(argument_pointers.data(), environment_pointers.data(), descriptors, parent);
-  if (pid_ < 0)
-    throw Error(ErrorCode::kUnavailable, "rank " + std::to_string(rank_) + ": cannot fork: " + std::strerror(errno));
+  if (pid_ < 0) throw SystemError(errno, ErrorCode::kUnavailable, "rank " + std::to_string(rank_) + ": cannot fork");
   try {
     stream_ = std::make_unique<JsonStream>(std::move(mine));
     reader_ = std::thread([this] { Read(); });

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "layercast/error.h"
+#include "src/base/exhausted.h"
 #include "src/control/json_forms.h"
 
 namespace layercast {
@@ -14,7 +15,7 @@ namespace layercast {
 void WriteVersion(int fd, const Version& version) {
   const std::string text = VersionToJson(version).dump();
   if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    throw Error(ErrorCode::kResourceExhausted, std::string("the staged version: ") + std::strerror(errno));
+    throw SystemError(errno, ErrorCode::kResourceExhausted, "the staged version");
   }
 }
 

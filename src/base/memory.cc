@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/exhausted.h"
 
 namespace layercast {
 namespace {
@@ -13,9 +14,7 @@ constexpr std::align_val_t kAlignment{kMemoryAlignment};
 
 std::byte* HostMemory::Allocate(std::size_t bytes) {
   void* address = ::operator new(bytes, kAlignment, std::nothrow);
-  if (address == nullptr) {
-    throw Error(ErrorCode::kResourceExhausted, "cannot allocate " + std::to_string(bytes) + " bytes of host memory");
-  }
+  if (address == nullptr) throw OutOfMemory("host memory", bytes);
   return static_cast<std::byte*>(address);
 }
 

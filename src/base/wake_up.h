@@ -4,9 +4,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 
 #include "layercast/error.h"
+#include "src/base/exhausted.h"
 #include "src/base/unique_fd.h"
 
 namespace layercast {
@@ -15,7 +17,7 @@ class WakeUp {
  public:
   // Throws kResourceExhausted.
   WakeUp() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-    if (!fd_) throw Error(ErrorCode::kResourceExhausted, "cannot make an eventfd");
+    if (!fd_) throw SystemError(errno, ErrorCode::kResourceExhausted, "an eventfd");
   }
 
   void Ring() const {

@@ -11,15 +11,16 @@
 #include <system_error>
 
 #include "layercast/error.h"
+#include "src/base/exhausted.h"
 #include "src/base/unique_fd.h"
 #include "src/base/utf8.h"
 
 namespace layercast {
 namespace {
 
-[[noreturn]] void Fail(const std::filesystem::path& path, const char* what, int error) {
+[[noreturn]] void Fail(const std::filesystem::path& path, const char* what, int error, std::size_t bytes = 0) {
   const ErrorCode code = error == ENOENT || error == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument;
-  throw Error(code, Quote(path.native()) + ": " + what + ": " + std::generic_category().message(error));
+  throw SystemError(error, code, Quote(path.native()) + ": " + what, bytes);
 }
 
 #ifndef MADV_POPULATE_READ
@@ -49,7 +50,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return;
   void* const address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) Fail(path, "cannot map", errno);
+  if (address == MAP_FAILED) Fail(path, "cannot map", errno, size);
   bytes_ = {static_cast<const std::byte*>(address), size};
 }
 

@@ -13,7 +13,8 @@ namespace layercast {
 // SafetensorsWriter does: a mapping then keeps the old bytes.
 class MappedFile {
  public:
-  // Throws kNotFound if there is no such file, kInvalidArgument if it cannot be opened or is not a regular file.
+  // Throws kNotFound if there is no such file, kInvalidArgument if it cannot be opened or is not a regular file, and
+  // kResourceExhausted if no descriptor or memory is left for it.
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -7,6 +7,7 @@
 
 #include "layercast/memory.h"
 #include "layercast/tensor.h"
+#include "src/base/buffer_for.h"
 
 namespace layercast {
 
@@ -21,7 +22,7 @@ inline OwnedTensor MakeOwnedTensor(const TensorSpec& spec) {
     Buffer buffer;
   };
   auto block = std::make_shared<Block>();
-  block->buffer = Buffer(block->memory, static_cast<std::size_t>(spec.num_bytes()));
+  block->buffer = BufferFor("'" + spec.name + "'", block->memory, static_cast<std::size_t>(spec.num_bytes()));
   std::byte* const bytes = block->buffer.data();
   return {{.name = spec.name,
            .tensor = {.dtype = spec.dtype, .shape = spec.shape, .data = bytes, .device = {}},

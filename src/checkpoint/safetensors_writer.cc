@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/exhausted.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/safetensors_header.h"
 
@@ -138,9 +139,8 @@ void SafetensorsWriter::Fail(const std::string& what) const {
 
 void SafetensorsWriter::FailErrno(const std::string& what) const {
   const int error = errno;
-  const bool full = error == ENOSPC || error == EDQUOT;
-  throw Error(full ? ErrorCode::kResourceExhausted : ErrorCode::kInvalidArgument,
-              Quote(path_.native()) + ": " + what + ": " + std::generic_category().message(error));
+  throw SystemError(error, error == EDQUOT ? ErrorCode::kResourceExhausted : ErrorCode::kInvalidArgument,
+                    Quote(path_.native()) + ": " + what);
 }
 
 void WriteSafetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,

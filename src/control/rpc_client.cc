@@ -7,6 +7,7 @@
 #include "src/base/shallow_json.h"
 #include "src/control/rpc.h"
 #include "src/zmq/connection_limits.h"
+#include "src/zmq/context.h"
 #include "src/zmq/endpoint.h"
 #include "src/zmq/error_at.h"
 #include "src/zmq/poll_sockets.h"
@@ -36,7 +37,7 @@ class RpcClient::Impl {
       : peer_(std::move(peer)),
         endpoint_(endpoint),
         peer_timeout_(peer_timeout),
-        context_(1),
+        context_(MakeContext(peer_)),
         socket_(context_, zmq::socket_type::dealer) {
     static_cast<void>(HostOf(endpoint_));  // refuses what is no endpoint
     limits_.emplace(context_, socket_, ConnectionLimits::Options{.most_bytes = kMaxRpcBytes});
@@ -79,7 +80,8 @@ class RpcClient::Impl {
       }
       // ZeroMQ connects again, perhaps to a new process, which says pong and knows nothing of the call.
       if (lost && heard_now) {
-        throw Error(ErrorCode::kUnavailable, peer_ + ": the connection was lost, calling '" + method + "'");
+        throw LostConnection(peer_ + ": the connection was lost, calling '" + method + "'",
+                             static_cast<std::size_t>(kMaxRpcBytes));
       }
       if (std::chrono::floor<std::chrono::milliseconds>(Clock::now() - last_heard) >= peer_timeout_) {
         throw Error(ErrorCode::kUnavailable, peer_ + " was silent for " + std::to_string(peer_timeout_.count()) +

@@ -20,6 +20,7 @@
 #include "src/base/wake_up.h"
 #include "src/control/rpc.h"
 #include "src/zmq/connection_limits.h"
+#include "src/zmq/context.h"
 #include "src/zmq/listening.h"
 #include "src/zmq/peer_connection.h"
 #include "src/zmq/peer_ledger.h"
@@ -92,7 +93,9 @@ struct Answers {
 class RpcServer::Impl {
  public:
   Impl(const std::string& endpoint, bool allow_remote, Handler handler)
-      : handler_(std::move(handler)), context_(1), socket_(context_, zmq::socket_type::router) {
+      : handler_(std::move(handler)),
+        context_(MakeContext("engine '" + endpoint + "'")),
+        socket_(context_, zmq::socket_type::router) {
     limits_.emplace(context_, socket_, ConnectionLimits::Options{.most_bytes = kMaxRpcBytes});
     socket_.set(zmq::sockopt::linger, 500);
     socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);

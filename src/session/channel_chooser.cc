@@ -88,7 +88,8 @@ ChosenChannel ChannelChooser::Choose(const wire::Welcome& welcome, const std::st
     const std::optional<std::size_t> picked = PickChannel(trials);
     if (!picked) {
       ThrowWhatFailed(welcome, forced);
-      throw Error(ErrorCode::kUnsupported, "no data channel to it works: " + Join(trials, false, "; "));
+      throw Error(RanOut(welcome) ? ErrorCode::kResourceExhausted : ErrorCode::kUnsupported,
+                  "no data channel to it works: " + Join(trials, false, "; "));
     }
     const ChannelTrial& trial = trials[*picked];
     const std::string& address = FindOffered(welcome, trial.name)->address;
@@ -98,7 +99,7 @@ ChosenChannel ChannelChooser::Choose(const wire::Welcome& welcome, const std::st
               forced.empty() ? WhyPicked(trials, *picked) : "it was asked for", trial.gb_per_s};
     } catch (const std::exception& thrown) {  // it worked when it was measured
       const Error error = AsError(thrown);
-      if (!forced.empty() || deadline.Stopped()) throw;
+      if (!forced.empty() || deadline.Stopped() || error.code() == ErrorCode::kResourceExhausted) throw;
       log::warn("channel {} to publisher {}: {}", trial.name, welcome.publisher, error.what());
       measured_[{trial.name, address}] = {.error = error, .at = Clock::now()};
     }
@@ -168,7 +169,11 @@ ChannelTrial ChannelChooser::TryOne(const Transport& transport, const HostIdenti
 const ChannelChooser::Measured* ChannelChooser::Known(const EndKey& key) const {
   const auto known = measured_.find(key);
   if (known == measured_.end()) return nullptr;
-  return !known->second.error || Clock::now() - known->second.at < kTryAgainAfter ? &known->second : nullptr;
+  const std::optional<Error>& error = known->second.error;
+  if (!error) return &known->second;
+  // What had run out here says nothing of the channel.
+  const bool of_channel = error->code() != ErrorCode::kResourceExhausted;
+  return of_channel && Clock::now() - known->second.at < kTryAgainAfter ? &known->second : nullptr;
 }
 
 const ChannelChooser::Measured& ChannelChooser::Measure(const Transport& transport, const std::string& address,
@@ -192,6 +197,15 @@ const ChannelChooser::Measured& ChannelChooser::Measure(const Transport& transpo
     log::warn("channel {} does not work: {}", key.first, measured.error->what());
   }
   return measured_[key] = std::move(measured);
+}
+
+// Whether a channel does not work because something has run out here.
+bool ChannelChooser::RanOut(const wire::Welcome& welcome) const {
+  return std::ranges::any_of(welcome.channels, [this](const wire::ChannelAddress& offered) {
+    const auto measured = measured_.find({offered.name, offered.address});
+    return measured != measured_.end() && measured->second.error &&
+           measured->second.error->code() == ErrorCode::kResourceExhausted;
+  });
 }
 
 // A channel that was asked for by name throws its own error, which says best what is wrong.

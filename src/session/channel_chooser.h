@@ -57,8 +57,9 @@ class ChannelChooser {
 
   // Connects the best channel, or the one called `forced` if that is not empty. If not `measured`, because the
   // publisher offers nothing to measure with, it takes the first viable one. Throws kUnsupported, naming every channel
-  // and why it is not usable. A forced channel has no fallback: its own error is thrown. If the deadline is stopped it
-  // throws, and remembers nothing of the measurement under way.
+  // and why it is not usable, or kResourceExhausted if that is because something has run out here. A forced channel has
+  // no fallback: its own error is thrown. If the deadline is stopped it throws, and remembers nothing of the
+  // measurement under way.
   ChosenChannel Choose(const wire::Welcome& welcome, const std::string& forced, Deadline deadline,
                        bool measured = true);
   // Tries every channel of this build, and measures each anew.
@@ -88,6 +89,7 @@ class ChannelChooser {
   // What is known of an end, or null if it is nothing or too old.
   const Measured* Known(const EndKey& key) const;
   const Measured& Measure(const Transport& transport, const std::string& address, Deadline deadline);
+  bool RanOut(const wire::Welcome& welcome) const;
   void ThrowWhatFailed(const wire::Welcome& welcome, const std::string& forced) const;
 
   const std::vector<std::unique_ptr<Transport>> transports_;

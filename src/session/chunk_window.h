@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "layercast/memory.h"
+#include "src/base/buffer_for.h"
 #include "src/session/chunk_memory.h"
 #include "src/session/copy_out.h"
 #include "src/session/relayed_chunks.h"
@@ -99,7 +100,7 @@ class ChunkWindow {
     }
     if (slot.memory.size() < bytes) {
       slot.memory = Buffer();
-      slot = {Buffer(place_.resource(), static_cast<std::size_t>(bytes)), place_.Now()};
+      slot = {BufferFor("a chunk that comes", place_.resource(), static_cast<std::size_t>(bytes)), place_.Now()};
     }
     place_.Await(slot.read);
     return (used_[chunk] = std::move(slot.memory)).span().first(static_cast<std::size_t>(bytes));

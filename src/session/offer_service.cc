@@ -19,6 +19,7 @@
 #include "src/session/offer_desk.h"
 #include "src/transport/carried_offer.h"
 #include "src/zmq/connection_limits.h"
+#include "src/zmq/context.h"
 #include "src/zmq/endpoint.h"
 #include "src/zmq/listening.h"
 #include "src/zmq/peer_ledger.h"
@@ -43,7 +44,7 @@ class OfferService::Impl {
   Impl(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints, DeviceBytes* device,
        std::vector<std::unique_ptr<Transport>> transports)
       : transports_(std::move(transports)),
-        context_(1),
+        context_(MakeContext(options.name + " '" + options.endpoint + "'")),
         library_threads_(context_),
         socket_(context_, zmq::socket_type::router) {
     limits_.emplace(context_, socket_, ConnectionLimits::Options{.most_bytes = wire::kMaxAskBytes});
@@ -90,14 +91,14 @@ class OfferService::Impl {
   std::uint64_t NextOfferId() { return next_offer_id_.fetch_add(1); }
 
   void Offer(std::shared_ptr<OfferedVersion> version) {
-    std::optional<CarriedOffer> carried;
+    std::map<std::uint64_t, CarriedOffer> carried;  // a map, so that nothing can fail once receivers may ask for it
     if (version->mode() == PublishMode::kSnapshot) {  // a stream's walks offer slot by slot
-      carried.emplace(version->offer(), CarriersOf(*version, end_pointers_));
+      carried.emplace(version->offer().id, CarriedOffer(version->offer(), CarriersOf(*version, end_pointers_)));
     }
     const std::lock_guard lock(versions_mutex_);
     if (desk_ == nullptr) throw Error(ErrorCode::kFailedPrecondition, "this publisher has ended");
-    if (carried) carried_.emplace(version->offer().id, *std::move(carried));
     desk_->Add(std::move(version));
+    carried_.merge(carried);
   }
   void Withdraw(const std::shared_ptr<OfferedVersion>& version) {
     const std::lock_guard lock(versions_mutex_);

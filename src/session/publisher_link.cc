@@ -8,6 +8,7 @@
 #include "src/base/random_id.h"
 #include "src/base/stop_check.h"
 #include "src/session/answer_limits.h"
+#include "src/zmq/context.h"
 #include "src/zmq/endpoint.h"
 #include "src/zmq/poll_sockets.h"
 
@@ -17,6 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPingInterval{500};
+constexpr std::size_t kOnTheirWay = std::size_t{16} << 20;  // bytes that a connection may have when it is lost
 constexpr int kMostSkipped = 100;  // how many irrelevant frames are skipped before deadlines are checked again
 
 }  // namespace
@@ -26,7 +28,7 @@ PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout, std::stop
       peer_timeout_(peer_timeout),
       stop_(std::move(stop)),
       session_(RandomId()),
-      context_(1),
+      context_(MakeContext(peer_.text())),
       socket_(context_, zmq::socket_type::dealer),
       last_heard_(Deadline::Clock::now()),
       last_ping_(last_heard_) {
@@ -124,7 +126,7 @@ bool PublisherLink::WasLost() {
 
 void PublisherLink::KeepAlive(const std::string& stage, bool lost) {
   ThrowIfStopped(stop_, peer_.text() + ", " + stage);
-  if (lost) throw Error(ErrorCode::kUnavailable, peer_.text() + ": the connection was lost, " + stage);
+  if (lost) throw LostConnection(peer_.text() + ": the connection was lost, " + stage, kOnTheirWay);
   if (const std::string why = limits_->Enforce(); !why.empty()) {
     throw Error(ErrorCode::kCorrupt, peer_.text() + ", " + stage + ": " + why);
   }

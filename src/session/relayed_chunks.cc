@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/base/buffer_for.h"
+
 namespace layercast {
 namespace {
 
@@ -20,7 +22,7 @@ std::vector<std::size_t> FirstBytes(const Schedule& schedule) {
 RelayedChunks::RelayedChunks(const Schedule& schedule, MemoryResource& memory)
     : schedule_digest_(schedule.digest()),
       first_byte_(FirstBytes(schedule)),
-      bytes_(memory, first_byte_.back()),
+      bytes_(BufferFor("the chunks that this relay keeps", memory, first_byte_.back())),
       written_(schedule.chunks().size()) {}
 
 std::span<std::byte> RelayedChunks::Place(std::uint32_t chunk) const {

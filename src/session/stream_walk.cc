@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/base/as_error.h"
+#include "src/base/buffer_for.h"
 #include "src/base/log.h"
 #include "src/base/thread_name.h"
 #include "src/session/chunk_digests.h"
@@ -15,7 +17,7 @@
 namespace layercast {
 namespace {
 
-// How many slots a window has at most: a slot may cost a channel a descriptor, and costs a message in a socket's queue.
+// How many slots a window has at most: each costs a message in a socket's queue.
 constexpr std::size_t kMostSlots = 256;
 
 }  // namespace
@@ -64,8 +66,9 @@ void StreamWalk::Run(const std::stop_token& stop) {
     WalkAll(stop);
   } catch (const Error& error) {
     Fail(error);
-  } catch (const std::exception& error) {
-    Fail({ErrorCode::kInternal, std::string("the source failed: ") + error.what()});
+  } catch (const std::exception& thrown) {
+    const Error error = AsError(thrown);
+    Fail({error.code(), std::string("the source failed: ") + error.what()});
   } catch (...) {
     Fail({ErrorCode::kInternal, "the source failed: it threw what is no std::exception"});
   }
@@ -181,7 +184,8 @@ void StreamWalk::RetireDoneSlots() {
 
 void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedTensor& named) {
   const auto bytes = static_cast<std::size_t>(named.tensor.num_bytes());
-  Slot slot{.memory = Buffer(context_.arena, std::max<std::size_t>(bytes, 1)), .offer = {}, .awaited = {}};
+  Slot slot;
+  slot.memory = BufferFor("'" + named.name + "' of the stream", context_.arena, std::max<std::size_t>(bytes, 1));
   const TensorView readable = CopyIn(named, slot.memory);
   const TensorSummary summary = SummaryOf(named.name, readable, context_.pool);
   Offer offer{.id = first_offer_id_ + sequence, .tensors = {{slot.memory.data(), bytes}}};

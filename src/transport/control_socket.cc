@@ -20,6 +20,7 @@
 
 #include "layercast/error.h"
 #include "src/base/bytes.h"
+#include "src/base/exhausted.h"
 #include "src/base/host_lookup.h"
 #include "src/transport/messages.h"
 #include "src/transport/passed_descriptors.h"
@@ -88,7 +89,7 @@ sockaddr_storage LocalAddress(int fd) {
 
 UniqueFd MakeSocket(int family) {
   UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) throw Error(ErrorCode::kResourceExhausted, std::string("no socket: ") + std::strerror(errno));
+  if (!fd) throw SystemError(errno, ErrorCode::kResourceExhausted, "a socket");
   return fd;
 }
 

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "layercast/error.h"
+#include "src/base/exhausted.h"
 
 namespace layercast {
 namespace {
@@ -34,7 +35,7 @@ struct AbstractName {
 
 UniqueFd MakeLocalSocket(int type) {
   UniqueFd socket(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
-  if (!socket) throw Error(ErrorCode::kResourceExhausted, std::string("cannot make a socket: ") + std::strerror(errno));
+  if (!socket) throw SystemError(errno, ErrorCode::kResourceExhausted, "a socket");
   return socket;
 }
 
@@ -70,7 +71,7 @@ UniqueFd ListenLocally(int type, std::string& name) {
   const AbstractName address(name);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0 ||
       ::listen(socket.get(), kBacklog) != 0) {
-    throw Error(ErrorCode::kResourceExhausted, "cannot listen at " + name + ": " + std::strerror(errno));
+    throw SystemError(errno, ErrorCode::kResourceExhausted, "cannot listen at " + name);
   }
   return socket;
 }

@@ -1,6 +1,5 @@
 #include "src/transport/process_watch.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -38,7 +37,7 @@ void ProcessWatch::Watch(const std::string& address, int socket) {
   // glibc has no function for this system call before 2.36.
   UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, ProcessOf(socket), 0)));
   if (!process) return;
-  watched_.push_back({address, std::move(process)});
+  watched_.push_back({address, std::make_shared<const UniqueFd>(std::move(process))});
   if (watched_.size() > kMost) watched_.pop_front();
   if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
   wake_.Ring();
@@ -48,12 +47,12 @@ void ProcessWatch::Run(const std::stop_token& stop) {
   NameThisThread("lc-mappings");
   while (!stop.stop_requested()) {
     std::vector<pollfd> items = {{wake_.fd(), POLLIN, 0}};
-    std::vector<UniqueFd> held;  // copies, which stay open during the poll even if a process is no longer watched
+    std::vector<std::shared_ptr<const UniqueFd>> held;  // open during the poll, even if no longer watched
     {
       const std::lock_guard lock(mutex_);
       for (const Watched& watched : watched_) {
-        held.emplace_back(::fcntl(watched.process.get(), F_DUPFD_CLOEXEC, 0));
-        items.push_back({held.back().get(), POLLIN, 0});
+        held.push_back(watched.process);
+        items.push_back({watched.process->get(), POLLIN, 0});
       }
     }
     PollFor(items, kForever);
@@ -67,7 +66,7 @@ void ProcessWatch::TellEnded() {
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(watched_, [&](const Watched& watched) {
-      if (!HasEnded(watched.process.get())) return false;
+      if (!HasEnded(watched.process->get())) return false;
       ended.push_back(watched.address);
       return true;
     });

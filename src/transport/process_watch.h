@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <stop_token>
 #include <string>
@@ -32,7 +33,7 @@ class ProcessWatch {
  private:
   struct Watched {
     std::string address;
-    UniqueFd process;  // readable once it has ended
+    std::shared_ptr<const UniqueFd> process;  // readable once it has ended; second owner: the thread, while it polls
   };
   void Run(const std::stop_token& stop);
   void TellEnded();

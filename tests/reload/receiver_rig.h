@@ -13,6 +13,7 @@
 #include "src/base/caching_memory.h"
 #include "src/checkpoint/safetensors_writer.h"
 #include "tests/reload/rig.h"
+#include "tests/support/failing_memory.h"
 #include "tests/support/temp_folder.h"
 
 namespace layercast::testing {
@@ -47,8 +48,9 @@ struct ReceiverRig {
   RigOptions options;
   HostMemory host;
   FillingMemory filling{host, std::byte{0xA5}};
-  CountingMemory staging_memory{filling};
-  CountingMemory layer_memory{filling};
+  FailingMemory failing{filling};
+  CountingMemory staging_memory{failing};
+  CountingMemory layer_memory{failing};
   CachingMemory layer_cache{layer_memory};
   EngineMemory engine;
   std::unique_ptr<Receiver> receiver;

@@ -158,7 +158,7 @@ TEST_F(RawStreamTest, APublisherForWhichNoDescriptorIsLeftIsNamed) {
                                        receiver_failpoints_, Soon());
                   },
                   ErrorCode::kResourceExhausted),
-              HasSubstr("publisher tcp://127.0.0.1:1: Too many open files"));
+              HasSubstr("publisher tcp://127.0.0.1:1: no file descriptor is left"));
 }
 
 TEST_F(RawStreamTest, ATensorWithoutTheMagnitudesThatWereAskedForIsRefused) {

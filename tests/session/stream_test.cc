@@ -11,6 +11,7 @@
 #include "layercast/error.h"
 #include "tests/session/other_transport.h"
 #include "tests/session/publishing.h"
+#include "tests/session/watched_walk.h"
 #include "tests/support/channels_here.h"
 
 namespace layercast::testing {
@@ -79,22 +80,6 @@ class CountingSink final : public FetchSink {
   void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override { collected.OnChunk(chunk, regions); }
   CollectingSink collected;
   std::atomic<std::size_t> tensors{0};
-};
-
-// Calls `before_each` with the number of tensors that it has yielded.
-class WatchedWalk final : public WeightsIterator {
- public:
-  WatchedWalk(std::unique_ptr<WeightsIterator> weights, std::function<void(std::size_t)> before_each)
-      : weights_(std::move(weights)), before_each_(std::move(before_each)) {}
-  std::optional<NamedTensor> Next() override {
-    before_each_(yielded_++);
-    return weights_->Next();
-  }
-
- private:
-  const std::unique_ptr<WeightsIterator> weights_;
-  const std::function<void(std::size_t)> before_each_;
-  std::size_t yielded_ = 0;
 };
 
 TEST_P(StreamTest, AWindowOfOneTensorPushesBackAndStillDeliversAll) {

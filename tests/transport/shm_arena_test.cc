@@ -5,7 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -13,6 +17,7 @@
 #include "src/transport/shm/arena.h"
 #include "src/transport/shm/shm_fetching_end.h"
 #include "tests/conformance/published_bytes.h"
+#include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {
@@ -103,6 +108,35 @@ TEST(ShmArena, MemoryThatIsNotOfTheArenaCannotBeOffered) {
   const auto end = test::TransportNamed("shm")->Offering({});
   const int local = 0;
   EXPECT_THROW(end->Add({1, {{reinterpret_cast<const std::byte*>(&local), 4}}}), Error);
+}
+
+std::size_t OpenDescriptors() {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+TEST(ShmOffers, CostNoDescriptors) {
+  const auto end = test::TransportNamed("shm")->Offering({});
+  const Buffer buffer(*end->arena(), 1000);
+  end->Add({1, {{buffer.data(), 1000}}});
+  const std::size_t of_one = OpenDescriptors();
+  for (std::uint64_t id = 2; id <= 1000; ++id) end->Add({id, {{buffer.data(), 1000}}});
+  EXPECT_EQ(OpenDescriptors(), of_one);
+}
+
+// A receiver that looks again must not take the new table for the one that it has read.
+TEST(ShmOffers, ATableInThePlaceOfAnotherIsNotTakenForIt) {
+  const auto transport = test::TransportNamed("shm");
+  const auto end = transport->Offering({});
+  constexpr std::array<std::size_t, 1> kSizes{1000};
+  const auto receiver = transport->Connect(end->address(), Deadline::After(test::kPatience));
+  const auto again = transport->Connect(end->address(), Deadline::After(test::kPatience));
+  std::optional<test::PublishedBytes> published(std::in_place, *end, 1, kSizes);
+  test::Fetch fetch({{0, 0, 100, 1, 100}});
+  EXPECT_TRUE(fetch.IsRight(test::FetchOne(*receiver, 1, fetch)));
+  published.emplace(*end, 2, kSizes);
+  test::Fetch nothing({});
+  EXPECT_NE(testing::ErrorOf([&] { test::FetchOne(*receiver, 1, nothing); }, ErrorCode::kNotFound), "no error");
+  EXPECT_TRUE(fetch.IsRight(test::FetchOne(*again, 2, fetch)));
 }
 
 // A receiver's cache, of connections to whoever `address` says.

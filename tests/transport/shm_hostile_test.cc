@@ -8,6 +8,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <thread>
 
 #include "layercast/error.h"
@@ -15,6 +16,8 @@
 #include "src/transport/shm/memfd.h"
 #include "src/transport/shm/unix_socket.h"
 #include "tests/conformance/published_bytes.h"
+#include "tests/support/error_of.h"
+#include "tests/support/no_more_files.h"
 
 namespace layercast::shm_channel {
 namespace {
@@ -74,7 +77,7 @@ TEST_F(ShmPublisher, CutsWhoeverDoesNotGreetProperly) {
 
 TEST_F(ShmPublisher, CutsWhoeverSendsAnotherSize) {
   const std::vector<char> bytes(100'000, 'x');
-  for (const std::size_t size : {1U, 15U, 17U, 100'000U}) {
+  for (const std::size_t size : {1U, 16U, 31U, 33U, 100'000U}) {
     const UniqueFd socket = ConnectGreeted();
     ASSERT_EQ(::send(socket.get(), bytes.data(), size, 0), static_cast<ssize_t>(size));
     ExpectCut(socket);
@@ -168,9 +171,11 @@ void ExpectCorrupt(const FakePublisher::Answer& answer) {
   }
 }
 
+constexpr std::uint64_t kLive = std::uint64_t{1} << 63 | 1;  // of offer 1
+
 struct Table {
   std::uint64_t magic = 0x4C42544D4853434C;
-  std::uint64_t live = 1;
+  std::uint64_t live = kLive;
   std::uint64_t tensors = 1;
   std::uint32_t segment = 0;
   std::uint32_t zero = 0;
@@ -178,11 +183,14 @@ struct Table {
   std::uint64_t bytes = 4096;
 };
 
-void AnswerWith(const UniqueFd& socket, const Table& table) {
-  const Memfd written = MakeMemfd("table", sizeof(table));
-  std::memcpy(written.memory.base(), &table, sizeof(table));
+constexpr std::uint64_t kTableAt = 64;
+constexpr Message kAttachedTable{Kind::kAttached, 1, 1, kTableAt, sizeof(Table)};
+
+void AnswerWith(const UniqueFd& socket, const Table& table, const Message& attached = kAttachedTable) {
+  const Memfd written = MakeMemfd("tables", kTableAt + sizeof(table));
+  std::memcpy(written.memory.base() + kTableAt, &table, sizeof(table));
   const Memfd segment = MakeMemfd("segment", 4096);
-  SendMessage(socket, {Kind::kAttached, 1, 1}, std::array{written.fd.get(), segment.fd.get()});
+  SendMessage(socket, attached, std::array{written.fd.get(), segment.fd.get()});
 }
 
 TEST(ShmReceiver, AttachesToAProperTable) {
@@ -202,9 +210,48 @@ TEST(ShmReceiver, RefusesTablesThatLie) {
   ExpectCorrupt([](const UniqueFd& socket) { AnswerWith(socket, {.offset = ~std::uint64_t{0}, .bytes = 2}); });
 }
 
+TEST(ShmReceiver, RefusesPlacesWhereNoTableCanBe) {
+  const auto answer_at = [](std::uint64_t offset, std::uint64_t bytes) {
+    return [=](const UniqueFd& socket) { AnswerWith(socket, {}, {Kind::kAttached, 1, 1, offset, bytes}); };
+  };
+  constexpr std::uint64_t kEnd = kTableAt + sizeof(Table);
+  ExpectCorrupt(answer_at(kTableAt, sizeof(Table) + 1));
+  ExpectCorrupt(answer_at(kTableAt, ~std::uint64_t{0}));
+  ExpectCorrupt(answer_at(kTableAt, 0));
+  ExpectCorrupt(answer_at(kTableAt, 23));  // no header fits
+  ExpectCorrupt(answer_at(kTableAt + 4, sizeof(Table) - 24));
+  ExpectCorrupt(answer_at(kEnd, sizeof(Table)));
+  ExpectCorrupt(answer_at(~std::uint64_t{0} - 7, sizeof(Table)));
+}
+
+// What may lie in a table's place once its offer is gone: nothing, a word of another table, or another's mark.
+TEST(ShmReceiver, TakesNoTableForThatOfAnotherOffer) {
+  for (const std::uint64_t live : {std::uint64_t{0}, std::uint64_t{1}, kLive + 1}) {
+    const FakePublisher publisher([live](const UniqueFd& socket) { AnswerWith(socket, {.live = live}); });
+    const auto receiver = test::TransportNamed("shm")->Connect(publisher.address(), Soon());
+    Fetch fetch({{0, 0, 100, 1, 100}});
+    EXPECT_NE(testing::ErrorOf([&] { FetchOne(*receiver, 1, fetch); }, ErrorCode::kNotFound), "no error") << live;
+  }
+}
+
+TEST(ShmReceiver, SaysSoIfItCannotHaveTheDescriptorsOpen) {
+  const auto transport = test::TransportNamed("shm");
+  const auto publisher = transport->Offering({});
+  const test::PublishedBytes published(*publisher, 1, kSizes);
+  const auto receiver = transport->Connect(publisher->address(), Soon());
+  const int free = UniqueFd(::dup(0)).get();
+  const testing::NoMoreFiles none(static_cast<rlim_t>(free));
+  Fetch fetch({{0, 0, 100, 1, 100}});
+  const std::string said = testing::ErrorOf([&] { FetchOne(*receiver, 1, fetch); }, ErrorCode::kResourceExhausted);
+  const std::string limits = "is " + std::to_string(free) + ", expected at least " + std::to_string(free + 2);
+  EXPECT_NE(said.find("RLIMIT_NOFILE (ulimit -n) " + limits), std::string::npos) << said;
+}
+
 TEST(ShmReceiver, RefusesDescriptorsThatAreNotSealedMemory) {
   const auto answer_with = [](int table, int segment) {
-    return [=](const UniqueFd& socket) { SendMessage(socket, {Kind::kAttached, 1, 1}, std::array{table, segment}); };
+    return [=](const UniqueFd& socket) {
+      SendMessage(socket, {Kind::kAttached, 1, 1, 0, sizeof(Table)}, std::array{table, segment});
+    };
   };
   const Memfd good = MakeMemfd("table", sizeof(Table));
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -3,34 +3,37 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 #include <optional>
 #include <string>
 
 #include "layercast/error.h"
 #include "src/base/check.h"
+#include "src/base/exhausted.h"
 #include "src/base/rounding.h"
 
 namespace layercast::shm_channel {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-// Segments are sparse until they are used, so a large one costs nothing, and the fewer there are, the faster receivers
-// attach.
-constexpr std::size_t kSmallestSegment = std::size_t{256} << 20;
 constexpr std::size_t kLargestStep = std::size_t{16} << 30;
 
 std::size_t Footprint(std::size_t bytes) { return RoundUp(std::max<std::size_t>(bytes, 1), kMemoryAlignment); }
 
-// Faults in the segment up to `end`. Doing it in one go takes half the time of touching page by page. Where the kernel
-// cannot, pages are faulted in when they are first touched.
-void FaultIn(Segment& segment, std::size_t end) {
-  if (end <= segment.faulted_in) return;
+// Faults in the segment up to `end`. Doing it in one go takes half the time of touching page by page, and tells if there
+// is no memory. Where the kernel cannot, pages are faulted in when they are first touched. False: there is none.
+bool FaultIn(Segment& segment, std::size_t end) {
+  if (end <= segment.faulted_in) return true;
   const std::size_t to = std::min(RoundUp(end, kPage), segment.file.memory.size());
 #ifdef MADV_POPULATE_WRITE
-  ::madvise(segment.file.memory.base() + segment.faulted_in, to - segment.faulted_in, MADV_POPULATE_WRITE);
+  std::byte* const begin = segment.file.memory.base() + segment.faulted_in;
+  if (::madvise(begin, to - segment.faulted_in, MADV_POPULATE_WRITE) != 0 && (errno == ENOMEM || errno == EFAULT)) {
+    return false;
+  }
 #endif
   segment.faulted_in = to;
+  return true;
 }
 
 }  // namespace
@@ -41,7 +44,7 @@ Segment::Segment(std::size_t size) : file(MakeMemfd("layercast-arena", size)), f
 
 std::byte* Arena::Allocate(std::size_t bytes) {
   if (bytes > std::size_t{1} << 46) {
-    throw Error(ErrorCode::kResourceExhausted, "shm: cannot allocate " + std::to_string(bytes) + " bytes");
+    throw OutOfMemory("shm: shared memory", bytes);
   }
   const std::size_t wanted = Footprint(bytes);
   const std::lock_guard lock(mutex_);
@@ -49,7 +52,10 @@ std::byte* Arena::Allocate(std::size_t bytes) {
   if (segment == nullptr) segment = &AddSegment(wanted);
   const FreeRanges::Range range = *segment->free.BestFit(wanted);
   segment->free.Take(range, wanted);
-  FaultIn(*segment, range.offset + wanted);
+  if (!FaultIn(*segment, range.offset + wanted)) {
+    segment->free.GiveBack(range.offset, wanted);
+    throw OutOfMemory("shm: shared memory", bytes);
+  }
   return segment->file.memory.base() + range.offset;
 }
 
@@ -92,7 +98,7 @@ Segment& Arena::AddSegment(std::size_t bytes) {
   std::erase_if(segments_, [](const auto& entry) { return entry.second->free.all(); });
   std::size_t total = 0;
   for (const auto& [base, segment] : segments_) total += segment->file.memory.size();
-  const std::size_t step = std::clamp(total, kSmallestSegment, kLargestStep);
+  const std::size_t step = std::clamp(total, smallest_segment_, kLargestStep);
   auto segment = std::make_shared<Segment>(std::max(RoundUp(bytes, kPage), step));
   Segment& added = *segment;
   segments_.emplace(added.file.memory.base(), std::move(segment));

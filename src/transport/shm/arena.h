@@ -1,5 +1,5 @@
 // The publisher's shared memory: a MemoryResource over a few large memfds. The next version uses freed ranges again.
-// Part of ShmOfferingEnd.
+// Part of ShmOfferingEnd, which has one for tensors and one for the tables of its offers.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +32,11 @@ struct Location {
 // Thread-safe.
 class Arena final : public MemoryResource {
  public:
+  // Segments are sparse until they are used, so a large one costs nothing, and the fewer there are, the faster receivers
+  // attach.
+  static constexpr std::size_t kSmallestSegment = std::size_t{256} << 20;
+  explicit Arena(std::size_t smallest_segment = kSmallestSegment) : smallest_segment_(smallest_segment) {}
+
   std::byte* Allocate(std::size_t bytes) override;
   void Deallocate(std::byte* address, std::size_t bytes) noexcept override;
 
@@ -45,6 +50,7 @@ class Arena final : public MemoryResource {
   Segment& AddSegment(std::size_t bytes);
   Segment* SegmentOf(const std::byte* address) const;
 
+  const std::size_t smallest_segment_;
   mutable std::mutex mutex_;
   std::map<const std::byte*, std::shared_ptr<Segment>> segments_;  // by base; guarded by mutex_; second owners: offers
 };

@@ -5,17 +5,16 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string>
 
 #include "layercast/error.h"
+#include "src/base/exhausted.h"
 
 namespace layercast::shm_channel {
 namespace {
 
 [[noreturn]] void ThrowExhausted(const char* what, std::size_t size) {
-  throw Error(ErrorCode::kResourceExhausted,
-              std::string("shm: ") + what + " of " + std::to_string(size) + " bytes: " + std::strerror(errno));
+  throw SystemError(errno, ErrorCode::kResourceExhausted, std::string("shm: ") + what, size);
 }
 
 struct stat Status(const UniqueFd& fd) {
@@ -35,14 +34,14 @@ Mapping::~Mapping() {
 Memfd MakeMemfd(const char* name, std::size_t size) {
   Memfd made;
   made.fd = UniqueFd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!made.fd) ThrowExhausted("memfd", size);
-  if (::ftruncate(made.fd.get(), static_cast<off_t>(size)) != 0) ThrowExhausted("memfd", size);
+  if (!made.fd) ThrowExhausted("a memory file", size);
+  if (::ftruncate(made.fd.get(), static_cast<off_t>(size)) != 0) ThrowExhausted("a memory file", size);
   void* base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, made.fd.get(), 0);
-  if (base == MAP_FAILED) ThrowExhausted("mapping", size);
+  if (base == MAP_FAILED) ThrowExhausted("mapping a memory file", size);
   made.memory = Mapping(static_cast<std::byte*>(base), size);
   // From here on nobody, not even this process, can make another writable mapping or change the size.
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
-  if (::fcntl(made.fd.get(), F_ADD_SEALS, kSeals) != 0) ThrowExhausted("seals", size);
+  if (::fcntl(made.fd.get(), F_ADD_SEALS, kSeals) != 0) ThrowExhausted("sealing a memory file", size);
   return made;
 }
 
@@ -60,7 +59,7 @@ Mapping MapReadOnly(const UniqueFd& fd) {
   const auto size = static_cast<std::size_t>(Status(fd).st_size);
   if (size == 0) throw Error(ErrorCode::kCorrupt, "an empty memory file");
   void* base = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
-  if (base == MAP_FAILED) ThrowExhausted("mapping", size);
+  if (base == MAP_FAILED) ThrowExhausted("mapping the publisher's memory", size);
   return {static_cast<std::byte*>(base), size};
 }
 

@@ -83,13 +83,15 @@ void ShmFetchingEnd::Attach(std::uint64_t offer_id) {
   if (answer.kind != Kind::kAttached || answer.value != offer_id || fds.size() != std::size_t{answer.number} + 1) {
     throw Error(ErrorCode::kCorrupt, "a wrong answer to ATTACH");
   }
-  std::vector<std::shared_ptr<const Mapping>> segments;
-  for (std::size_t i = 1; i < fds.size(); ++i) {
-    const auto map = [&] { return std::make_shared<const Mapping>(MapReadOnly(fds[i])); };
-    segments.push_back(cache_->Get(IdentityOf(fds[i]), address_, map));
+  std::vector<std::shared_ptr<const Mapping>> files;
+  for (const UniqueFd& fd : fds) {
+    const auto map = [&] { return std::make_shared<const Mapping>(MapReadOnly(fd)); };
+    files.push_back(cache_->Get(IdentityOf(fd), address_, map));
   }
-  used_.insert(segments.begin(), segments.end());
-  tables_.emplace(offer_id, ReadTable(fds[0], std::move(segments)));
+  used_.insert(files.begin(), files.end());
+  const TablePlace place{files.front(), answer.offset, answer.bytes};
+  files.erase(files.begin());
+  tables_.emplace(offer_id, ReadTable(offer_id, place, std::move(files)));
 }
 
 Message ShmFetchingEnd::Ask(const Message& question, std::vector<UniqueFd>& fds, Deadline deadline) {

@@ -27,7 +27,7 @@ ShmOfferingEnd::ShmOfferingEnd()
       service_("shm", "lc-shm", wake_, [this](const std::stop_token& stop) { Run(stop); }) {}
 
 void ShmOfferingEnd::Add(const Offer& offer) {
-  auto table = std::make_unique<WrittenTable>(offer, arena_);
+  auto table = std::make_unique<WrittenTable>(offer, tables_, arena_);
   const std::lock_guard lock(mutex_);
   if (!offers_.emplace(offer.id, std::move(table)).second) {
     throw Error(ErrorCode::kInvalidArgument, "shm: offer " + std::to_string(offer.id) + " is there already");
@@ -93,9 +93,14 @@ bool ShmOfferingEnd::Attach(const UniqueFd& socket, std::uint64_t offer_id) {
   const auto found = offers_.find(offer_id);
   if (found == offers_.end()) return SendMessage(socket, {Kind::kRefused, kNoSuchOffer, offer_id});
   const WrittenTable& table = *found->second;
-  std::vector<int> fds = {table.fd()};
+  std::vector<int> fds = {table.place().segment->file.fd.get()};
   for (const auto& segment : table.segments()) fds.push_back(segment->file.fd.get());
-  return SendMessage(socket, {Kind::kAttached, static_cast<std::uint32_t>(table.segments().size()), offer_id}, fds);
+  const Message attached{.kind = Kind::kAttached,
+                         .number = static_cast<std::uint32_t>(table.segments().size()),
+                         .value = offer_id,
+                         .offset = table.place().offset,
+                         .bytes = table.bytes()};
+  return SendMessage(socket, attached, fds);
 }
 
 }  // namespace layercast::shm_channel

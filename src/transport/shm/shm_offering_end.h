@@ -43,7 +43,10 @@ class ShmOfferingEnd final : public OfferingEnd {
   bool Answer(Connection& connection, const Message& message);
   bool Attach(const UniqueFd& socket, std::uint64_t offer_id);
 
+  static constexpr std::size_t kTablesSegment = std::size_t{1} << 20;
+
   Arena arena_;
+  Arena tables_{kTablesSegment};  // and nothing else; outlives offers_
   std::mutex mutex_;
   std::map<std::uint64_t, std::unique_ptr<WrittenTable>> offers_;  // guarded by mutex_
   WakeUp wake_;

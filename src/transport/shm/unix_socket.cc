@@ -4,11 +4,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "layercast/error.h"
+#include "src/base/exhausted.h"
 #include "src/transport/passed_descriptors.h"
 #include "src/transport/shm/offer_table.h"
 
@@ -49,7 +51,13 @@ Received ReceiveMessage(const UniqueFd& socket, Message& message, std::vector<Un
   }
   const ssize_t size = ::recvmsg(socket.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (size < 0) return errno == EAGAIN || errno == EINTR ? Received::kNothing : Received::kEnd;
-  if (fds != nullptr) TakeDescriptors(header, *fds);
+  if (fds != nullptr) {
+    TakeDescriptors(header, *fds);
+    const std::size_t sent = std::min<std::size_t>(message.number, kMaxSegmentsOfOffer) + 1;
+    if ((header.msg_flags & MSG_CTRUNC) != 0 && fds->size() < sent) {
+      throw OutOfDescriptors("the publisher's memory", sent - fds->size());
+    }
+  }
   if (size == 0) return Received::kEnd;
   const bool whole =
       size == static_cast<ssize_t>(sizeof(message)) && (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;

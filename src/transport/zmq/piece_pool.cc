@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/buffer_for.h"
 #include "src/transport/zmq/messages.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -30,7 +31,7 @@ PiecePool::Filling PiecePool::Begin(const std::shared_ptr<Offered>& offered, con
   const std::lock_guard lock(mutex_);
   if (spare_.empty()) {
     auto fresh = std::make_unique<Piece>();
-    fresh->gathered = Buffer(memory_, kPieceBytes);
+    fresh->gathered = BufferFor("a piece to send", memory_, kPieceBytes);
     spare_.push_back(std::move(fresh));
   }
   Piece* piece = under_way_.emplace_back(std::move(spare_.back())).get();

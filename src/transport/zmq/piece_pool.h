@@ -36,7 +36,7 @@ class PiecePool {
     void operator()(Piece* piece) const { End(nullptr, piece); }
   };
   // A piece to fill, which ends unless it is handed over. It counts as under way for the offer and the peer from now
-  // on. Null if the offer has been removed.
+  // on. Null if the offer has been removed. Throws kResourceExhausted.
   using Filling = std::unique_ptr<Piece, EndPiece>;
   Filling Begin(const std::shared_ptr<Offered>& offered, const std::shared_ptr<Peer>& peer);
   // To be called when the piece is filled and a frame is made that ends it, before ZeroMQ gets that.

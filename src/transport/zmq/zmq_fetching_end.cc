@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/transport/zmq/peer.h"
 #include "src/transport/zmq/sockets.h"
+#include "src/zmq/context.h"
 #include "src/zmq/poll_sockets.h"
 
 namespace layercast::zmq_channel {
@@ -19,6 +21,7 @@ std::span<const std::byte> BytesOf(const zmq::message_t& message) {
 
 ZmqFetchingEnd::ZmqFetchingEnd(const std::string& address, Deadline deadline)
     : guard_("zmq: publisher at " + address),
+      context_(MakeContext(guard_.peer())),
       socket_(MakeDealer(context_)),
       monitor_(context_, socket_, kMostMessageBytes) {
   guard_.Run([&] { Greet(address, deadline); });
@@ -136,7 +139,7 @@ void ZmqFetchingEnd::ExpectAnEnd() {
 
 void ZmqFetchingEnd::ExpectConnected() {
   const std::string& ended = monitor_.Ended();
-  if (!ended.empty()) throw Error(ErrorCode::kUnavailable, ended);
+  if (!ended.empty()) throw LostConnection(ended, kPiecesUnderWay * kMostMessageBytes);
 }
 
 }  // namespace layercast::zmq_channel

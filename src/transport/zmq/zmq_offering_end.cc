@@ -108,9 +108,12 @@ bool Service::Feed(Work& work) {
 
 bool Service::SendPiece(Work& work) {
   Reply& reply = work.replies.front();
-  PiecePool::Filling piece = pieces_.Begin(reply.offered, work.peer);
-  if (piece == nullptr) {
-    Send(work.peer->routing_id, EncodeRefusal({reply.ticket, ErrorCode::kNotFound, "the offer was removed"}));
+  PiecePool::Filling piece;
+  try {
+    piece = pieces_.Begin(reply.offered, work.peer);
+    if (piece == nullptr) throw Error(ErrorCode::kNotFound, "the offer was removed");
+  } catch (const Error& error) {  // or there is no memory for a piece, which other receivers may not need
+    Send(work.peer->routing_id, EncodeRefusal({reply.ticket, error.code(), error.what()}));
     return false;
   }
   const ReplyPlan::Next next = reply.plan.Take(kPieceBytes);

@@ -16,6 +16,7 @@
 #include "src/transport/zmq/messages.h"
 #include "src/transport/zmq/piece_pool.h"
 #include "src/zmq/connection_limits.h"
+#include "src/zmq/context.h"
 #include "src/zmq/zmq_threads.h"
 
 namespace layercast::zmq_channel {
@@ -79,7 +80,7 @@ class ZmqOfferingEnd final : public OfferingEnd {
   WakeUp wake_;
   OfferBook book_;  // outlives the context, as pieces_ does: the context's threads give pieces back
   PiecePool pieces_;
-  zmq::context_t context_;
+  zmq::context_t context_{MakeContext("zmq")};
   ZmqThreads library_threads_{context_};
   std::optional<ConnectionLimits> limits_;  // watches the service's socket, and must outlive it
   std::string address_;
