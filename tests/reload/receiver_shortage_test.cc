@@ -50,15 +50,24 @@ class ReceiverShortage : public ::testing::TestWithParam<std::tuple<CommitPolicy
     return std::nullopt;
   }
 
+  void LoadOld() {
+    ASSERT_FALSE(Reload(Source(false)));
+    old_version_ = rig_.receiver->version();
+  }
+
   void ExpectRanOut(const std::optional<Error>& error, std::size_t allocation) {
     ASSERT_TRUE(error) << "allocation " << allocation;
     EXPECT_EQ(error->code(), ErrorCode::kResourceExhausted) << "allocation " << allocation << ": " << error->what();
   }
 
-  // Whether the old version is served, or the engine says that it serves none.
-  bool IsWhole(const ServedBytes& old) const {
-    return Differences(rig_.engine.Served(), old).empty() || rig_.receiver->torn();
+  // Whether what is served is the version that the receiver says, or it says that there is none.
+  bool IsAsItSays() const {
+    if (rig_.receiver->torn()) return true;
+    const bool is_old = rig_.receiver->version() == old_version_;
+    return Differences(rig_.engine.Served(), is_old ? expected_old_ : expected_new_).empty();
   }
+
+  bool MayBeTorn() const { return std::get<CommitPolicy>(GetParam()) == CommitPolicy::kInPlace; }
 
   ReceiverRig rig_{{.recipe = "fp8_per_block"}, std::get<bool>(GetParam()), /*caching=*/false,
                    std::get<CommitPolicy>(GetParam())};
@@ -66,21 +75,24 @@ class ReceiverShortage : public ::testing::TestWithParam<std::tuple<CommitPolicy
   const Weights new_ = rig_.Version(2);
   const TempFolder old_files_;
   const TempFolder new_files_;
+  const ServedBytes expected_old_ = rig_.Expected(old_);
+  const ServedBytes expected_new_ = rig_.Expected(new_);
+  std::optional<Version> old_version_;  // once it was loaded
 };
 
 TEST_P(ReceiverShortage, OfWhatItAsksAMemoryResourceFor) {
   for (const bool as_cpp_does : {false, true}) {
-    ASSERT_FALSE(Reload(Source(false)));
-    const ServedBytes served = rig_.engine.Served();
+    LoadOld();
     for (std::size_t n = 0;; ++n) {
       rig_.failing.FailAfter(n, as_cpp_does);
       const std::optional<Error> error = Reload(Source(true));
       if (!rig_.failing.Stop()) break;
       ExpectRanOut(error, n);
-      EXPECT_TRUE(IsWhole(served)) << n;
-      if (std::get<CommitPolicy>(GetParam()) != CommitPolicy::kInPlace) EXPECT_FALSE(rig_.receiver->torn()) << n;
+      EXPECT_TRUE(rig_.receiver->torn() || rig_.receiver->version() == old_version_) << n;
+      EXPECT_TRUE(IsAsItSays()) << n;
+      EXPECT_TRUE(MayBeTorn() || !rig_.receiver->torn()) << n;
     }
-    EXPECT_THAT(Differences(rig_.engine.Served(), rig_.Expected(new_)), IsEmpty());
+    EXPECT_THAT(Differences(rig_.engine.Served(), expected_new_), IsEmpty());
   }
 }
 
@@ -94,13 +106,15 @@ TEST_P(ReceiverShortage, OfWhatTheFirstReloadAsksFor) {
     ExpectRanOut(error, failures++);
   }
   EXPECT_GT(failures, 0U);
-  EXPECT_THAT(Differences(rig_.engine.Served(), rig_.Expected(new_)), IsEmpty());
+  EXPECT_THAT(Differences(rig_.engine.Served(), expected_new_), IsEmpty());
 }
 
+// Of files, the standard library's own functions that may not throw allocate memory too.
+using ReceiverShortageInCpp = ReceiverShortage;
+
 // Every string, vector and map of the calling thread. Some of them may be done without.
-TEST_P(ReceiverShortage, OfWhatCppAllocates) {
-  ASSERT_FALSE(Reload(Source(false)));
-  const ServedBytes served = rig_.engine.Served();
+TEST_P(ReceiverShortageInCpp, OfWhatCppAllocates) {
+  LoadOld();
   std::size_t failures = 0;
   for (std::size_t n = 0;; ++n) {
     ReloadSource source = Source(true);
@@ -115,17 +129,23 @@ TEST_P(ReceiverShortage, OfWhatCppAllocates) {
     if (error) {
       ++failures;
       ExpectRanOut(error, n);
-      ASSERT_TRUE(IsWhole(served)) << n;
     }
-    if (!error || rig_.receiver->torn()) ASSERT_FALSE(Reload(Source(false))) << n;
+    ASSERT_TRUE(IsAsItSays()) << n;
+    // A staged copy that lies over the old bytes by now is copied there again by the next reload's commit.
+    EXPECT_TRUE(std::get<CommitPolicy>(GetParam()) != CommitPolicy::kUndo || !rig_.receiver->torn()) << n;
+    if (rig_.receiver->torn() || rig_.receiver->version() != old_version_) LoadOld();
   }
   EXPECT_GT(failures, 100U);
-  EXPECT_THAT(Differences(rig_.engine.Served(), rig_.Expected(new_)), IsEmpty());
+  EXPECT_THAT(Differences(rig_.engine.Served(), expected_new_), IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, ReceiverShortage,
                          ::testing::Combine(::testing::ValuesIn(kPolicies), ::testing::Bool(),
                                             ::testing::Values(From::kIterator, From::kPath)));
+
+INSTANTIATE_TEST_SUITE_P(Policies, ReceiverShortageInCpp,
+                         ::testing::Combine(::testing::ValuesIn(kPolicies), ::testing::Bool(),
+                                            ::testing::Values(From::kIterator)));
 
 }  // namespace
 }  // namespace layercast

@@ -1,13 +1,21 @@
 #include "src/transport/ucx/ucx_context.h"
 
+#include <cstddef>
 #include <sstream>
 
+#include "src/base/exhausted.h"
 #include "src/transport/ucx/printed.h"
 #include "src/transport/ucx/ucx_status.h"
 
 namespace layercast::ucx_channel {
+namespace {
+
+constexpr std::size_t kDescriptors = 16;  // what a context takes with its workers, and some to look around with
+
+}  // namespace
 
 UcxContext::UcxContext(const Settings& settings, std::uint64_t features, bool by_threads) : features_(features) {
+  ExpectRoomFor({.descriptors = kDescriptors}, "ucx: a connection");  // UCX says only that input or output failed
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
   params.features = features | UCP_FEATURE_WAKEUP;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "layercast/error.h"
+#include "src/base/exhausted.h"
 
 namespace layercast::ucx_channel {
 
@@ -21,9 +22,11 @@ inline std::string ChosenByEnvironment() {
   return chosen.empty() ? chosen : chosen + " in its environment)";
 }
 
-// Throws kUnavailable unless the call succeeded: "UCX cannot `what`: `status`", and what the environment has chosen.
+// Throws kUnavailable unless the call succeeded: "UCX cannot `what`: `status`", and what the environment has chosen; or
+// kResourceExhausted if there was no memory.
 inline void Expect(ucs_status_t status, const char* what) {
   if (status == UCS_OK) return;
+  if (status == UCS_ERR_NO_MEMORY) throw OutOfMemory(std::string("UCX cannot ") + what, 0);
   throw Error(ErrorCode::kUnavailable,
               std::string("UCX cannot ") + what + ": " + ucs_status_string(status) + ChosenByEnvironment());
 }
