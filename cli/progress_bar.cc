@@ -1,46 +1,87 @@
 #include "cli/progress_bar.h"
 
+#include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <memory>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
-#include "engine_side/reload/progress.h"
+#include "src/base/log.h"
+#include "src/base/terminal.h"
+#include "src/base/thread_name.h"
 
 namespace layercast::cli {
 namespace {
 
-constexpr int kWidth = 40;
+constexpr std::chrono::milliseconds kPeriod{200};
+constexpr std::size_t kUsualWidth = 80;  // of a terminal that does not say
+
+std::size_t Width() {
+  winsize size = {};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsualWidth;
+  return size.ws_col;
+}
+
+// In one go, so that nothing that others write gets in between.
+void Write(const std::string& text) { static_cast<void>(::write(STDERR_FILENO, text.data(), text.size()) == 0); }
+
+// Signals are for the threads that wait for them.
+void BlockSignals() {
+  sigset_t all;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+}
 
 }  // namespace
 
-ProgressBar::ProgressBar(std::string what, bool wanted)
-    : what_(std::move(what)), drawing_(wanted && ::isatty(STDERR_FILENO) == 1) {}
-
-void ProgressBar::Show(std::uint64_t bytes, std::uint64_t bytes_total) {
-  if (bytes_total == 0) return;
-  const int percent = static_cast<int>(100.0 * static_cast<double>(bytes) / static_cast<double>(bytes_total));
-  const std::lock_guard lock(mutex_);
-  if (!drawing_ || percent == percent_) return;
-  percent_ = percent;
-  const std::string bar(static_cast<std::size_t>(kWidth * percent / 100), '#');
-  std::fprintf(stderr, "\r%s [%-*s] %3d %% of %.1f MB", what_.c_str(), kWidth, bar.c_str(), percent,
-               static_cast<double>(bytes_total) / 1e6);
-  std::fflush(stderr);
+ProgressBar::ProgressBar(std::function<std::optional<BarState>()> look) : look_(std::move(look)) {
+  if (!StandardErrorIsTerminal()) return;
+  try {
+    thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+  } catch (const std::system_error& error) {
+    log::debug("no progress bar: {}", error.what());
+  }
 }
 
 void ProgressBar::End() {
-  const std::lock_guard lock(mutex_);
-  if (std::exchange(drawing_, false) && percent_ >= 0) std::fputs("\r\x1b[K", stderr);
+  const std::lock_guard lock(ending_);
+  if (!thread_.joinable()) return;
+  thread_.request_stop();
+  thread_.join();
 }
 
-Weights WithProgress(Weights weights, ProgressBar& bar) {
-  weights.walk =
-      [walk = std::move(weights.walk), total = TotalBytes(weights.specs),
-       say = SayProgress([&bar](std::uint64_t bytes, std::uint64_t bytes_total) { bar.Show(bytes, bytes_total); })](
-          std::span<const std::string> order) { return std::make_unique<WatchedWalk>(walk(order), total, say); };
-  return weights;
+void ProgressBar::Run(const std::stop_token& stop) {
+  NameThisThread("lc-bar");
+  BlockSignals();
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  while (!never.wait_for(lock, stop, kPeriod, [&stop] { return stop.stop_requested(); })) {
+    try {
+      Draw(RateMeter::Clock::now());
+    } catch (const std::exception& error) {
+      log::debug("{}", error.what());
+    }
+  }
+  if (drawn_) Write(std::string(kWipeLine));
+}
+
+// The cursor stays at the beginning of the line: whatever is written next, by whichever process, begins there.
+void ProgressBar::Draw(RateMeter::Clock::time_point now) {
+  const std::optional<BarState> state = look_();
+  if (!state) return;
+  rate_.Note(now, state->bytes);
+  const BarTimes times{.bytes_per_second = rate_.bytes_per_second(),
+                       .elapsed = std::chrono::duration_cast<std::chrono::seconds>(now - begin_)};
+  Write(std::string(kWipeLine) + BarLine(*state, times, Width()) + "\r");
+  drawn_ = true;
 }
 
 }  // namespace layercast::cli

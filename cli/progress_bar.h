@@ -1,36 +1,42 @@
-// Shows how far a command has got with its bytes: one line on standard error, which is redrawn, and wiped at the end.
-// If standard error is not a terminal, nothing is drawn.
+// Shows how far a command has got: one line at the end of standard error, which is redrawn, and wiped in the end. If
+// standard error is no terminal, nothing is drawn, with --json or without. Lines of the log wipe it before they are
+// written (src/base/log.h), and it is drawn again below them.
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <mutex>
-#include <string>
+#include <optional>
+#include <thread>
 
-#include "layercast/publisher.h"
+#include "cli/bar_line.h"
+#include "cli/rate_meter.h"
 
 namespace layercast::cli {
 
-// Resource; thread-safe.
+// Resource; thread-safe. A thread "lc-bar" draws, so that nobody who makes progress waits for the terminal.
 class ProgressBar {
  public:
-  // `what` stands before the bar: "loading". If it is not `wanted` (with --json, say), nothing is drawn.
-  ProgressBar(std::string what, bool wanted);
+  // `look` is called on the bar's thread, until End returns. While it returns nothing, nothing is drawn.
+  explicit ProgressBar(std::function<std::optional<BarState>()> look);
   ~ProgressBar() { End(); }
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  void Show(std::uint64_t bytes, std::uint64_t bytes_total);
+  // Whether there is a terminal to draw on.
+  bool draws() const { return thread_.joinable(); }
   // Wipes the line. From then on nothing is drawn.
   void End();
 
  private:
-  const std::string what_;
-  std::mutex mutex_;
-  bool drawing_;      // guarded by mutex_
-  int percent_ = -1;  // what was drawn last; guarded by mutex_
-};
+  void Run(const std::stop_token& stop);
+  void Draw(RateMeter::Clock::time_point now);
 
-// The same weights, but their walks show their progress on the bar. The bar outlives them.
-Weights WithProgress(Weights weights, ProgressBar& bar);
+  const std::function<std::optional<BarState>()> look_;
+  const RateMeter::Clock::time_point begin_ = RateMeter::Clock::now();
+  RateMeter rate_;          // the thread's
+  bool drawn_ = false;      // the thread's
+  std::mutex ending_;       // held while the thread is joined
+  std::jthread thread_;     // none where nothing is drawn
+};
 
 }  // namespace layercast::cli

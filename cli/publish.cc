@@ -1,9 +1,12 @@
 // layercast publish: offers a checkpoint as a version until it is ended.
 #include <unistd.h>
 
+#include <atomic>
 #include <charconv>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +15,7 @@
 #include "cli/end_signal.h"
 #include "cli/progress_bar.h"
 #include "cli/subcommand.h"
+#include "engine_side/reload/progress.h"
 #include "layercast/publisher.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/checkpoint.h"
@@ -46,6 +50,14 @@ VersionPart ParsePart(const std::string& text) {
     if (second == std::errc() && stop == end && 0 <= part.rank && part.rank < part.ranks) return part;
   }
   throw UsageError("--part: expected RANK/RANKS, like 0/4, got '" + text + "'");
+}
+
+// The same weights, but their walks say how many bytes they have read.
+Weights Counting(Weights weights, std::atomic<std::uint64_t>& read) {
+  weights.walk = [walk = std::move(weights.walk), &read](std::span<const std::string> order) {
+    return std::make_unique<WatchedWalk>(walk(order), [&read](std::uint64_t bytes) { read = bytes; });
+  };
+  return weights;
 }
 
 class Publish final : public Subcommand {
@@ -96,7 +108,11 @@ class Publish final : public Subcommand {
     Weights weights = RowShard(InOrder(format_.At(checkpoint_), order_), part);
     const std::uint64_t bytes = TotalBytes(weights.specs);
     const std::size_t tensors = weights.specs.size();
-    ProgressBar bar("reading", !output.json() && mode_ == "snapshot");
+    std::atomic<std::uint64_t> read{0};
+    std::optional<ProgressBar> bar;
+    if (mode_ == "snapshot") {  // streams are walked later, once for each engine
+      bar.emplace([&read, bytes] { return BarState{.what = "reading", .bytes = read, .bytes_total = bytes}; });
+    }
     Publisher publisher(options_);
     const PublishedVersion published =
         publisher.Publish({.lineage = lineage_.empty() ? DefaultLineage(checkpoint_) : lineage_,
@@ -104,8 +120,8 @@ class Publish final : public Subcommand {
                            .mode = mode_ == "stream" ? PublishAs::kStream : PublishAs::kSnapshot,
                            .layer_order = order_ == "layer",
                            .part = part},
-                          WithProgress(std::move(weights), bar));
-    bar.End();
+                          Counting(std::move(weights), read));
+    bar.reset();
     output.Print({{"ready", true},
                   {"endpoint", publisher.endpoint()},
                   {"pids", {::getpid()}},

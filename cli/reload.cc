@@ -7,7 +7,9 @@
 
 #include "cli/arguments.h"
 #include "cli/interrupted.h"
+#include "cli/progress_bar.h"
 #include "cli/read_answer.h"
+#include "cli/reload_bar.h"
 #include "cli/subcommand.h"
 #include "layercast/controller.h"
 #include "layercast/report.h"
@@ -177,7 +179,7 @@ class Reload final : public Subcommand {
     }
     request_.timeout = timeout_.duration();
     OnInterrupt(request_.all_or_none ? SayThatEnginesLetGo : SayThatEnginesGoOn);
-    const std::vector<EngineOutcome> outcomes = Controller(engines_).ReloadWeights(request_);
+    const std::vector<EngineOutcome> outcomes = ReloadWithBar();
     Json json = {{"ok", true}, {"engines", Json::array()}};
     std::string text;
     for (const EngineOutcome& outcome : outcomes) {
@@ -193,6 +195,15 @@ class Reload final : public Subcommand {
   }
 
  private:
+  std::vector<EngineOutcome> ReloadWithBar() {
+    const std::size_t engines = engines_.size();
+    ReloadBoard board(engines == 1 ? engines_.front() : std::to_string(engines) + " engines", engines);
+    ProgressBar bar([&board] { return board.State(); });
+    // Nobody is asked for what nobody sees.
+    if (bar.draws()) request_.on_progress = [&board](const EngineProgress& progress) { board.Note(progress); };
+    return Controller(engines_).ReloadWeights(request_);
+  }
+
   std::vector<std::string> engines_;
   std::string path_;
   CheckpointFlags checkpoint_;

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "cli/arguments.h"
 #include "cli/end_signal.h"
 #include "cli/progress_bar.h"
+#include "cli/reload_bar.h"
 #include "cli/subcommand.h"
 #include "engine_side/model/named_draft.h"
 #include "engine_side/reload/kernel_format.h"
@@ -34,27 +34,6 @@ std::string EngineName() {
   return std::string(host) + ":" + std::to_string(::getpid()) + ":" +
          std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
 }
-
-// The progress of all ranks' loads together.
-class LoadProgress {
- public:
-  LoadProgress(int ranks, ProgressBar& bar) : of_rank_(static_cast<std::size_t>(ranks)), bar_(bar) {}
-
-  void Show(int rank, std::uint64_t bytes, std::uint64_t bytes_total) {
-    std::pair<std::uint64_t, std::uint64_t> sum;
-    {
-      const std::lock_guard lock(mutex_);
-      of_rank_[static_cast<std::size_t>(rank)] = {bytes, bytes_total};
-      for (const auto& [so_far, total] : of_rank_) sum = {sum.first + so_far, sum.second + total};
-    }
-    bar_.Show(sum.first, sum.second);
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> of_rank_;  // bytes so far, and in all; guarded by mutex_
-  ProgressBar& bar_;
-};
 
 class Serve final : public Subcommand {
  public:
@@ -145,13 +124,9 @@ class Serve final : public Subcommand {
     options_.ranks.draft = AbsoluteDraft(draft_);
     if (!weight_rules_.empty()) options_.ranks.weight_rules = AbsolutePath(weight_rules_);
     options_.first_load = FirstLoad();
-    ProgressBar bar("loading", !output.json());
-    LoadProgress progress(options_.ranks.tp_size * options_.ranks.pp_size, bar);
-    options_.ranks.on_progress = [&](int rank, std::uint64_t bytes, std::uint64_t total) {
-      progress.Show(rank, bytes, total);
-    };
     EndSignal end;
     EngineService service(options_);
+    ProgressBar bar([&service] { return LoadingBarState(service.Status()); });
     if (!LoadUnlessEnded(service, end)) return;
     bar.End();
     const Json ready = service.Ready();

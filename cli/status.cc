@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/arguments.h"
+#include "cli/progress_text.h"
 #include "cli/read_answer.h"
 #include "cli/subcommand.h"
 #include "src/base/utf8.h"
@@ -35,6 +36,7 @@ std::string EngineText(const Json& status) {
     text += "  rank " + rank.at("rank").dump() + " (process " + rank.at("pid").dump() + "): serves " +
             rank.at("served_digest").get<std::string>() + "\n";
   }
+  text += ProgressText(status.value("progress", Json()));
   const Json& torn = status.at("torn");
   if (torn.is_object() && torn.at("to").is_null()) {
     text += "  lost the weights of " + VersionText(torn.at("from")) + " with a rank's process\n";

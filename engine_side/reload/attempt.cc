@@ -129,6 +129,11 @@ void ReloadAttempt::OnChunk(std::uint32_t chunk, std::span<const RegionView> reg
   }
 }
 
+std::uint64_t ReloadAttempt::layers_awaited() const {
+  return static_cast<std::uint64_t>(
+      std::ranges::count(prepared_->plan.layers(), false, [](const PlannedLayer& layer) { return layer.kept; }));
+}
+
 void ReloadAttempt::Finish() {
   pipeline_.Finish();
   CheckAliases();

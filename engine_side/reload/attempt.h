@@ -53,6 +53,10 @@ class ReloadAttempt final : public FetchSink {
   // To be called when everything has come. Checks coverage and tied tensors. Throws, naming what is wrong.
   void Finish();
 
+  std::uint64_t bytes() const { return bytes_; }  // taken so far, as are the layers
+  std::uint64_t layers() const { return pipeline_.layers_done(); }
+  // How many layers there will be in the end: all but those that a partial version leaves out.
+  std::uint64_t layers_awaited() const;
   const PreparedLayout& prepared() const { return *prepared_; }
   const Manifest& manifest() const { return manifest_; }
   // The manifest with the digests of the tensors that were seen. It names a version that came from files or an

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "engine_side/reload/progress.h"
 #include "engine_side/reload/stage_clock.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
@@ -72,7 +71,7 @@ MergedVersion PeerSession::Connect(const std::string& lineage, std::optional<std
 }
 
 void PeerSession::Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink) {
-  WatchedSink watched(sink, schedule.total_bytes(), environment_.options.on_progress, request_->stop);
+  WatchedSink watched(sink, environment_.say_progress, request_->stop);
   try {
     session_->Fetch(schedule, amax_requests, watched, deadline_);
   } catch (const Error&) {

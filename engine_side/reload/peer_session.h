@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine_side/plan/merged_version.h"
+#include "engine_side/reload/progress.h"
 #include "layercast/receiver.h"
 #include "layercast/report.h"
 #include "src/base/failpoint.h"
@@ -45,6 +46,7 @@ class PeerSession {
     ChunkMemory* device;     // for chunks on a device; null if there is none
     FailPoints& failpoints;
     ReloadReport& report;
+    SayProgress say_progress;
   };
   // What `environment` refers to must outlive the session. `transports` are the ways to reach peers.
   PeerSession(const Environment& environment, std::vector<std::unique_ptr<Transport>> transports);

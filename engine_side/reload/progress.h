@@ -1,5 +1,5 @@
-// Wrappers around what takes chunks from a session, and around a walk over files. They report how many bytes of a
-// version have come, and throw once the attempt is given up. Used by the stager and PeerSession, for
+// Wrappers around what takes chunks from a session, and around a walk over tensors. They say how many bytes of a
+// version have come and were taken, and throw once the attempt is given up. Used by the stager and PeerSession, for
 // ReceiverOptions::on_progress and Receiver::Cancel.
 #pragma once
 
@@ -18,44 +18,41 @@
 
 namespace layercast {
 
-// Called with the bytes that have come and with their total. May be empty.
-using SayProgress = std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)>;
+// Called with the bytes that have come.
+using SayProgress = std::function<void(std::uint64_t bytes)>;
 
 // Resource; one thread only. What it borrows must outlive it.
 class WatchedSink final : public FetchSink {
  public:
-  WatchedSink(FetchSink& sink, std::uint64_t total, const SayProgress& say, std::stop_token stop)
-      : sink_(sink), total_(total), say_(say), stop_(std::move(stop)) {}
+  WatchedSink(FetchSink& sink, const SayProgress& say, std::stop_token stop)
+      : sink_(sink), say_(say), stop_(std::move(stop)) {}
 
   void OnTensor(std::uint32_t tensor, float amax, const Digest& digest) override {
     sink_.OnTensor(tensor, amax, digest);
   }
   void OnAxisAmax(std::uint32_t tensor, std::span<const float> amax) override { sink_.OnAxisAmax(tensor, amax); }
   void OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) override {
-    for (const RegionView& region : regions) bytes_ += region.num_bytes();
-    if (say_) say_(bytes_, total_);
     ThrowIfStopped(stop_, "taking chunk " + std::to_string(chunk));
     sink_.OnChunk(chunk, regions);
+    for (const RegionView& region : regions) bytes_ += region.num_bytes();
+    say_(bytes_);
   }
 
  private:
   FetchSink& sink_;
-  const std::uint64_t total_;
   const SayProgress& say_;
   const std::stop_token stop_;
   std::uint64_t bytes_ = 0;
 };
 
-// Resource; one thread only. A tensor counts when the next one is asked for, because then it has been taken. Progress
-// is reported once for each percent, as tensors may be many.
+// Resource; one thread only. A tensor counts when the next one is asked for, because then it has been taken.
 class WatchedWalk final : public WeightsIterator {
  public:
-  WatchedWalk(std::unique_ptr<WeightsIterator> walk, std::uint64_t total, SayProgress say, std::stop_token stop = {})
-      : walk_(std::move(walk)), total_(total), say_(std::move(say)), stop_(std::move(stop)) {}
+  WatchedWalk(std::unique_ptr<WeightsIterator> walk, SayProgress say, std::stop_token stop = {})
+      : walk_(std::move(walk)), say_(std::move(say)), stop_(std::move(stop)) {}
 
   std::optional<NamedTensor> Next() override {
-    const std::uint64_t percent = total_ == 0 ? 0 : bytes_ * 100 / total_;
-    if (say_ && std::exchange(percent_, percent) != percent) say_(bytes_, total_);
+    if (bytes_ != 0) say_(bytes_);
     ThrowIfStopped(stop_, "taking tensors");
     std::optional<NamedTensor> tensor = walk_->Next();
     if (tensor) bytes_ += static_cast<std::uint64_t>(tensor->tensor.num_bytes());
@@ -64,11 +61,9 @@ class WatchedWalk final : public WeightsIterator {
 
  private:
   const std::unique_ptr<WeightsIterator> walk_;
-  const std::uint64_t total_;
   const SayProgress say_;
   const std::stop_token stop_;
-  std::uint64_t bytes_ = 0;    // of all tensors that were returned
-  std::uint64_t percent_ = 0;  // that was reported last
+  std::uint64_t bytes_ = 0;  // of all tensors that were returned
 };
 
 }  // namespace layercast

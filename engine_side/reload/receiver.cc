@@ -101,6 +101,7 @@ class Receiver::Impl {
       writing_ = true;
       if (WritesLayers()) staged_ = stager_.Receive();
       const StageClock::Scope timing(report_.stage_ms["commit"]);
+      stager_.EnterStage("commit");
       stager_.committer().Commit();
       captured_.CheckUnmoved();
       LAYERCAST_CHECK(captured_.TableDigest() == buffers_digest_);
@@ -136,6 +137,7 @@ class Receiver::Impl {
       report_.stage_ms["verify"] = verify_ms_at_commit_;
       const StageClock::Scope all(report_.total_ms);
       const StageClock::Scope timing(report_.stage_ms["verify"]);
+      stager_.EnterStage("verify");
       report_.served_digest = captured_.ServedDigest();
     }
     if (report_.served_digest == served_.digest()) return;

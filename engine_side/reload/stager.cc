@@ -43,13 +43,15 @@ Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const Qua
       stream_(captured.OpenStream()),
       device_work_(stream_ == nullptr ? nullptr
                                       : std::make_unique<DeviceWork>(*stream_, pool_, BlockBytes(options.chunk_bytes))),
+      progress_(options.on_progress),
       peers_({.options = options_,
               .parallel = parallel_,
               .pool = pool_,
               .memory = layer_memory_,
               .device = device_work_ ? &device_work_->chunks() : nullptr,
               .failpoints = failpoints_,
-              .report = report_},
+              .report = report_,
+              .say_progress = [this](std::uint64_t bytes) { NoteCame(bytes); }},
              transports.empty() ? TransportsFor(stream_.get()) : std::move(transports)) {}
 
 // A device may still be at work on memory that goes now.
@@ -64,6 +66,7 @@ void Stager::Open(ReloadSource source, std::uint64_t attempt, const Origin& orig
   source_ = std::move(source);
   attempt_number_ = attempt;
   stop_ = std::move(stop);
+  progress_.Begin();
   ThrowIfStopped(stop_, "attempt " + std::to_string(attempt));
   switch (source_.kind) {
     case ReloadSource::Kind::kOrigin: return OpenOrigin(origin);
@@ -78,6 +81,7 @@ void Stager::Open(ReloadSource source, std::uint64_t attempt, const Origin& orig
 
 StagedVersion Stager::Receive() {
   ThrowIfStopped(stop_, "attempt " + std::to_string(attempt_number_));
+  EnterStage("receive");
   StagedVersion staged = receive_();
   if (staged_record_) staged_record_->Note(staged.version, staged.digest);
   Abandon();
@@ -88,7 +92,9 @@ void Stager::Begin(const std::vector<TensorSpec>& specs) {
   report_.channel = "iterator";
   report_.version.lineage = "iterator";
   stop_ = {};
+  progress_.Begin();
   BeginAttempt(ManifestOf("iterator", 0, specs), {});
+  EnterStage("receive");
   receive_ = [this] { return FinishAttempt(std::nullopt); };
 }
 
@@ -96,6 +102,7 @@ std::set<std::string> Stager::Load(WeightsIterator& weights) {
   std::set<std::string> names;
   while (std::optional<NamedTensor> tensor = weights.Next()) {
     attempt_->Take(*tensor);
+    NoteCame(0);
     names.insert(std::move(tensor->name));
   }
   return names;
@@ -105,6 +112,7 @@ StagedVersion Stager::Adopt(const Version& version) {
   if (device_work_) {
     throw Error(ErrorCode::kUnsupported, "what was staged on a device is gone with the process that staged it");
   }
+  progress_.Begin();
   committer().Begin();  // forgets digests: they are made anew from the bytes that lie there
   report_.version = version;
   report_.staged_bytes = layout().staged_bytes();
@@ -134,6 +142,7 @@ void Stager::Abandon() {
 }
 
 void Stager::BeginAttempt(Manifest manifest, const Arrival& arrival, HeldParts parts) {
+  EnterStage("plan");
   std::shared_ptr<const PreparedLayout> prepared = NamingSource(arrival.from, [&] {
     std::shared_ptr<const PreparedLayout> planned = Prepare(manifest, std::move(parts));
     CheckMayKeep(planned->plan, source_.may_keep);
@@ -153,11 +162,13 @@ void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manif
                                                                         .direct = options_.direct,
                                                                         .buffer_limit = options_.buffer_limit},
                                              std::move(prepared), std::move(manifest), arrival);
+  progress_.Expect(attempt_->schedule().schedule.total_bytes(), attempt_->layers_awaited());
 }
 
 // To be called when the attempt has everything, so that the committer holds a whole version.
 StagedVersion Stager::FinishAttempt(std::optional<Version> published) {
   attempt_->Finish();
+  NoteCame(0);
   attempt_->Describe(report_);
   if (!source_.partial) last_layout_ = attempt_->manifest().layout();
   if (published) {
@@ -170,6 +181,7 @@ StagedVersion Stager::FinishAttempt(std::optional<Version> published) {
 
 StagedVersion Stager::Digested(const Version& version) {
   const StageClock::Scope timing(report_.stage_ms["verify"]);
+  EnterStage("verify");
   return {version, committer().digest()};
 }
 

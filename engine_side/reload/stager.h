@@ -18,6 +18,7 @@
 #include "engine_side/reload/host_work.h"
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/peer_session.h"
+#include "engine_side/reload/progress_teller.h"
 #include "engine_side/reload/staged_record.h"
 #include "engine_side/reload/staged_version.h"
 #include "layercast/receiver.h"
@@ -59,6 +60,8 @@ class Stager {
 
   void SetChannel(std::string channel) { peers_.SetChannel(std::move(channel)); }
   void SetTimeout(std::chrono::milliseconds timeout) { peers_.SetTimeout(timeout); }
+  // The stage that a reload has come to after Receive: see ProgressTeller::Enter.
+  void EnterStage(const char* stage) { progress_.Enter(stage, report_.version); }
   // The committer. The first call makes it, and throws if the engine's captured buffers do not fit the model.
   Committer& committer();
 
@@ -80,10 +83,11 @@ class Stager {
   void BeginAttempt(Manifest manifest, const Arrival& arrival, HeldParts parts = {});
   void BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manifest manifest, const Arrival& arrival);
   void TakeAll(WeightsIterator& weights);
-  // The walk, made to report its progress in `bytes_total`, and to end once stop_ is requested.
-  std::unique_ptr<WeightsIterator> Watched(std::unique_ptr<WeightsIterator> weights, std::uint64_t bytes_total) const;
-  // The caller's own walk, made to end once stop_ is requested. It reports no progress, because its size is unknown.
-  std::unique_ptr<WeightsIterator> Unmeasured(std::unique_ptr<WeightsIterator> weights) const;
+  // The walk, made to report its progress, and to end once stop_ is requested.
+  std::unique_ptr<WeightsIterator> Watched(std::unique_ptr<WeightsIterator> weights);
+  // Reports the progress. `bytes` of whole tensors or chunks have come: of a checkpoint, what this rank took of them
+  // counts.
+  void NoteCame(std::uint64_t bytes);
   // If `published` is empty, the version's name follows from the tensors that came.
   StagedVersion FinishAttempt(std::optional<Version> published);
   StagedVersion Digested(const Version& version);
@@ -115,6 +119,7 @@ class Stager {
   HostWork host_work_{layer_memory_, pool_};
   const std::shared_ptr<ReloadStream> stream_;  // null if all captured buffers are on the host. Its opener may share it
   const std::unique_ptr<DeviceWork> device_work_;  // null if stream_ is
+  ProgressTeller progress_;
   PeerSession peers_;
 
   std::shared_ptr<const ManifestLayout> last_layout_;  // of the last whole version

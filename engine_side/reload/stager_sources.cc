@@ -33,8 +33,9 @@ void Stager::OpenPath(const CheckpointSource& source, bool is_checkpoint_format)
   KernelFiles files(source.path, parallel_, recipes_.name());
   if (files.label().version()) report_.version = *files.label().version();
   NamingSource("checkpoint " + source.path, [&] { CheckKernelFormat(files.specs(), layout()); });
+  progress_.Expect(files.total_bytes(), layout().num_layers());
   receive_ = [this, source, is_checkpoint_format, lineage, files = std::move(files)] {
-    StagedVersion staged = ReceiveKernelFormat(*Watched(files.Weights(), files.total_bytes()), lineage);
+    StagedVersion staged = ReceiveKernelFormat(*Watched(files.Weights()), lineage);
     files.label().CheckServedDigest(staged.digest);
     if (files.label().version()) staged.version = report_.version = *files.label().version();
     staged.origin = {source, is_checkpoint_format};
@@ -48,7 +49,7 @@ void Stager::OpenCheckpoint(const CheckpointSource& source) {
   BeginAttempt(Manifest::OfSpecs(DefaultLineage(source.path), 0, checkpoint->specs()),
                {.from = "checkpoint " + source.path, .in_order = true, .snapshot = false});
   receive_ = [this, source, checkpoint] {
-    TakeAll(*Watched(checkpoint->Weights(LayerOrder(checkpoint->specs())), checkpoint->total_bytes()));
+    TakeAll(*Watched(checkpoint->Weights(LayerOrder(checkpoint->specs()))));
     StagedVersion staged = FinishAttempt(std::nullopt);
     if (!source_.partial) staged.origin = {source, true};
     return staged;
@@ -65,12 +66,11 @@ void Stager::OpenDummy() {
   std::vector<TensorSpec> specs;
   for (const PlannedParameter& parameter : parameters->parameters()) specs.push_back(parameter.spec);
   Manifest manifest = Manifest::OfSpecs("dummy", seed, specs);
-  const std::uint64_t bytes = manifest.total_bytes();
   auto prepared = std::make_shared<const PreparedLayout>(LoadPlan::OfItsParameters(*model_, manifest), manifest, kernel,
                                                          recipes_, options_.chunk_bytes);
   BeginPrepared(std::move(prepared), std::move(manifest), {.in_order = true, .snapshot = false});
-  receive_ = [this, parameters, seed, bytes] {
-    TakeAll(*Watched(std::make_unique<DummyWeights>(*parameters, parallel_.tp_rank, seed), bytes));
+  receive_ = [this, parameters, seed] {
+    TakeAll(*Watched(std::make_unique<DummyWeights>(*parameters, parallel_.tp_rank, seed)));
     return FinishAttempt(Manifest("dummy", seed, {}).version());
   };
 }
@@ -82,7 +82,7 @@ void Stager::OpenIterator() {
   if (!source_.is_checkpoint_format) return OpenKernelFormatIterator();
   BeginAttempt(ManifestOf(source_.lineage, source_.step.value_or(0), source_.specs), {});
   receive_ = [this] {
-    TakeAll(*Unmeasured(std::move(source_.iterator)));
+    TakeAll(*Watched(std::move(source_.iterator)));
     return FinishAttempt(std::nullopt);
   };
 }
@@ -97,10 +97,11 @@ void Stager::OpenKernelFormatIterator() {
                 "commit policy " + std::string(CommitPolicyName(options_.commit)) +
                     " needs the specs of an iterator's tensors: coverage is checked before the first byte is written");
   }
-  receive_ = [this] { return ReceiveKernelFormat(*Unmeasured(std::move(source_.iterator)), source_.lineage); };
+  receive_ = [this] { return ReceiveKernelFormat(*Watched(std::move(source_.iterator)), source_.lineage); };
 }
 
 void Stager::OpenPublisher() {
+  EnterStage("connect");
   auto [manifest, parts] = peers_.Open({.endpoints = source_.endpoints,
                                         .lineage = source_.lineage,
                                         .step = source_.step,
@@ -115,6 +116,7 @@ void Stager::OpenPublisher() {
 
 // A lender sends its derived tensors too, so nothing is computed from what arrives.
 void Stager::OpenEngine() {
+  EnterStage("connect");
   const MergedVersion lent = peers_.Open({.endpoints = source_.endpoints,
                                           .lineage = source_.version.lineage,
                                           .step = source_.version.step,
@@ -123,6 +125,7 @@ void Stager::OpenEngine() {
                                           .stop = stop_});
   report_.version = source_.version;
   NamingSource(peers_.Peers(), [&] { CheckKernelFormat(lent.manifest.specs(), layout()); });
+  progress_.Expect(lent.manifest.total_bytes(), layout().num_layers());
   receive_ = [this] { return ReceiveLent(source_.version, source_.served_digest); };
 }
 
@@ -168,19 +171,20 @@ void Stager::DescribeKernelTensors(std::uint64_t bytes) {
   report_.staged_bytes = layout().staged_bytes();
   report_.bytes = report_.bytes_total = bytes;
   report_.layers = layout().num_layers();
+  progress_.Expect(bytes, report_.layers);  // an iterator did not say how much it would be
+  progress_.Came(bytes, report_.layers);
 }
 
 void Stager::TakeAll(WeightsIterator& weights) {
   while (std::optional<NamedTensor> tensor = weights.Next()) attempt_->Take(*tensor);
 }
 
-std::unique_ptr<WeightsIterator> Stager::Watched(std::unique_ptr<WeightsIterator> weights,
-                                                 std::uint64_t bytes_total) const {
-  return std::make_unique<WatchedWalk>(std::move(weights), bytes_total, options_.on_progress, stop_);
+std::unique_ptr<WeightsIterator> Stager::Watched(std::unique_ptr<WeightsIterator> weights) {
+  return std::make_unique<WatchedWalk>(std::move(weights), [this](std::uint64_t bytes) { NoteCame(bytes); }, stop_);
 }
 
-std::unique_ptr<WeightsIterator> Stager::Unmeasured(std::unique_ptr<WeightsIterator> weights) const {
-  return std::make_unique<WatchedWalk>(std::move(weights), 0, SayProgress(), stop_);
+void Stager::NoteCame(std::uint64_t bytes) {
+  progress_.Came(attempt_ == nullptr ? bytes : attempt_->bytes(), attempt_ == nullptr ? 0 : attempt_->layers());
 }
 
 }  // namespace layercast

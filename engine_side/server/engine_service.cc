@@ -129,6 +129,12 @@ class EngineService::Impl {
     return ready;
   }
 
+  Json Status() const {
+    Json status = reloader_.Status();
+    status.update(Identity());
+    return status;
+  }
+
  private:
   RankGroupOptions RankOptions() {
     RankGroupOptions ranks = options_.ranks;
@@ -157,7 +163,7 @@ class EngineService::Impl {
   // Runs on the RPC thread. What takes time is handed to the worker or the generator, which answer later.
   void Dispatch(const std::string& method, const Json& params, const RpcReply& reply) {
     static const std::map<std::string, void (Impl::*)(const Json&, const RpcReply&)> kQuick = {
-        {"status", &Impl::Status},
+        {"status", &Impl::AnswerStatus},
         {"generate", &Impl::Generate},
         {"resume", &Impl::Resume},
         {"hold_weights", &Impl::HoldWeights},
@@ -206,9 +212,10 @@ class EngineService::Impl {
     }
   }
 
-  void Status(const Json& /*params*/, const RpcReply& reply) {
-    Json status = reloader_.Status();
-    status.update(Identity());
+  // Who asks several times a second leaves the last report out, which may be long.
+  void AnswerStatus(const Json& params, const RpcReply& reply) {
+    Json status = Status();
+    if (!params.value("last_report", true)) status.erase("last_report");
     reply.Result(std::move(status));
   }
 
@@ -330,5 +337,6 @@ void EngineService::LoadModel() { impl_->LoadModel(); }
 void EngineService::End() { impl_->End(); }
 std::string EngineService::endpoint() const { return impl_->endpoint(); }
 Json EngineService::Ready() const { return impl_->Ready(); }
+Json EngineService::Status() const { return impl_->Status(); }
 
 }  // namespace layercast

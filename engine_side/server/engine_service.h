@@ -37,6 +37,8 @@ class EngineService {
   std::string endpoint() const;
   // {"ready": true, ...}: the line that says that the engine is ready.
   Json Ready() const;
+  // What the engine answers to `status`. May be called on any thread.
+  Json Status() const;
 
  private:
   class Impl;

@@ -49,11 +49,6 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     launch.program = options_.program;
     launch.rank = rank;
     launch.keep_failpoints = keep_failpoints;
-    if (options_.on_progress) {
-      launch.on_progress = [this, rank](std::uint64_t bytes, std::uint64_t total) {
-        options_.on_progress(rank, bytes, total);
-      };
-    }
     launch.arguments = {"--options", ToArgument(options_),
                         "--tp-rank", std::to_string(rank % options_.tp_size),
                         "--pp-rank", std::to_string(rank / options_.tp_size)};

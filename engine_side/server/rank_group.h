@@ -27,8 +27,6 @@ struct RankGroupOptions : EngineOptions {
   // The contents of `model`, `draft` and `weight_rules`, for the ranks; nullopt for ranks that read none.
   std::optional<ModelFiles> files{};
   bool on_device = false;  // weights are in device memory of the ranks' processes, and die with them
-  // Reports how much `rank` has received of what it loads. Called on several threads. May be empty.
-  std::function<void(int rank, std::uint64_t bytes, std::uint64_t bytes_total)> on_progress{};
   // Reports that the ranks are being started anew and have lost their weights. Called within the call that starts them.
   // May be empty.
   std::function<void()> on_weights_lost{};

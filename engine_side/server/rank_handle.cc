@@ -64,10 +64,7 @@ std::vector<std::string> Environment(bool keep_failpoints) {
 }  // namespace
 
 RankHandle::RankHandle(const RankLaunch& launch)
-    : rank_(launch.rank),
-      on_progress_(launch.on_progress),
-      silence_(Deadline::Clock::now(), kPingInterval),
-      patience_(kStartTime) {
+    : rank_(launch.rank), silence_(Deadline::Clock::now(), kPingInterval), patience_(kStartTime) {
   int sockets[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
     throw SystemError(errno, ErrorCode::kUnavailable, "the link to rank " + std::to_string(rank_));
@@ -152,15 +149,10 @@ void RankHandle::Read() {
 
 // Notes that the rank is alive, and its progress.
 void RankHandle::NoteHeard(const Json& message) {
-  const bool progress = message.contains("progress");
-  if (progress && on_progress_) {
-    const Json& made = message["progress"];
-    on_progress_(made.value("bytes", std::uint64_t{0}), made.value("bytes_total", std::uint64_t{0}));
-  }
   const std::lock_guard lock(mutex_);
   silence_.Heard(Deadline::Clock::now());
   patience_ = kSilence;
-  if (progress) progress_ = message["progress"];
+  if (message.contains("progress")) progress_ = message["progress"];
 }
 
 // Whoever waits for the message, or an empty function if it is no answer.

@@ -27,8 +27,6 @@ struct RankLaunch {
   std::vector<std::pair<std::string, int>> descriptors;  // flag ("--weights-fd") and the descriptor for it
   int rank = 0;
   bool keep_failpoints = true;  // false: a restarted rank arms none
-  // Called on the reading thread whenever the rank reports its progress. May be empty.
-  std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)> on_progress;
 };
 
 // The outcome of a call. Value.
@@ -56,8 +54,8 @@ class RankHandle {
   // Sends a call to the rank and does not wait for the answer. `take` gets the rank's answer or its error, kUnavailable
   // if the rank has died or fallen silent, or, if the rank could not start, the error that it reported.
   void Call(const std::string& method, const Json& params, TakeAnswer take);
-  // {"bytes", "bytes_total"}: what the rank had received by its last report since the latest "stage" call; null before
-  // that.
+  // ProgressToJson with "attempt", the reload that it is of: how far the rank had come by its last report since the
+  // latest "stage" call; null before that.
   Json progress();
   // Kills the process at once; calls under way fail.
   void Kill();
@@ -79,7 +77,6 @@ class RankHandle {
   void EndProcess();
 
   const int rank_;
-  const std::function<void(std::uint64_t, std::uint64_t)> on_progress_;
   pid_t pid_ = -1;
   std::unique_ptr<JsonStream> stream_;
   std::atomic<bool> alive_{true};

@@ -28,6 +28,7 @@
 #include "layercast/receiver.h"
 #include "src/base/log.h"
 #include "src/base/thread_name.h"
+#include "src/control/progress_forms.h"
 
 namespace layercast {
 namespace {
@@ -77,8 +78,10 @@ class RankProcess {
     receiver.buffer_limit = options.buffer_limit;
     receiver.commit = options.commit;
     if (!on_device) receiver.staging_memory = &staging_;
-    receiver.on_progress = [this](std::uint64_t bytes, std::uint64_t total) {
-      stream_.Send({{"progress", {{"bytes", bytes}, {"bytes_total", total}}}});
+    receiver.on_progress = [this](const ReloadProgress& made) {
+      Json progress = ProgressToJson(made);
+      progress["attempt"] = receiver_->attempt();
+      stream_.Send({{"progress", std::move(progress)}});
     };
     receiver_ = std::make_unique<Receiver>(std::move(model), parallel_, quantization, engine_->Capture(), receiver);
     lender_ = std::make_unique<WeightsLender>(receiver_->captured());

@@ -14,7 +14,9 @@ namespace {
 // The report in place of one that a lost rank could not make: an empty one, with its last progress.
 Json LastWords(const Json& progress) {
   Json report = Json::parse(ReloadReport().ToJson());
-  if (progress.is_object()) report.update(progress);
+  for (const char* known : {"bytes", "bytes_total"}) {
+    if (progress.is_object()) report[known] = progress.at(known);
+  }
   return report;
 }
 

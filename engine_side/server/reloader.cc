@@ -9,6 +9,7 @@
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/control/answer_time.h"
+#include "src/control/progress_forms.h"
 
 namespace layercast {
 namespace {
@@ -51,7 +52,7 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
     const PauseMode mode = PauseModeNamed(params.value("pause_mode", default_pause_mode_));
     const Deadline deadline = Deadline::After(MillisecondsFrom(params, "timeout_ms", kDefaultTimeout));
     if (held != nullptr) ExpectCanBeHeld(ranks_.commit_policy());
-    Enter("receiving");
+    Enter("receiving", UnderWay{attempt_ + 1, begin});
     Stage(params, deadline);
     Enter("staged");
     const Whole before = LastWhole();
@@ -73,6 +74,7 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
 
   const std::lock_guard lock(mutex_);
   state_ = torn_ ? "torn" : "serving";
+  under_way_.reset();
   last_error_ = outcome["error"];
   last_report_ = report_;
   outcome["version"] = VersionToJson(version_);
@@ -248,9 +250,10 @@ std::vector<std::string> Reloader::ServedDigests() const {
   return digests;
 }
 
-void Reloader::Enter(const std::string& state) {
+void Reloader::Enter(const std::string& state, const std::optional<UnderWay>& begun) {
   const std::lock_guard lock(mutex_);
   state_ = state;
+  if (begun) under_way_ = begun;
 }
 
 // Moves the version label, but only from the version on which the commit began. The digests move with it, so that they
@@ -309,8 +312,21 @@ void Reloader::ServeOldVersionAgain() {
   generator_.SetTorn({});
 }
 
+// How far all ranks have come. What a rank last said may be of an earlier reload.
+Json Reloader::Progress(const UnderWay& reload, const std::vector<Json>& of_ranks) {
+  std::vector<ReloadProgress> ranks;
+  for (const Json& rank : of_ranks) {
+    const bool of_it = rank.is_object() && rank.value("attempt", std::uint64_t{0}) == reload.attempt;
+    ranks.push_back(of_it ? ProgressFromJson(rank) : ReloadProgress());
+  }
+  Json progress = EngineProgressToJson(ranks);
+  progress["elapsed_ms"] = std::chrono::duration<double, std::milli>(Clock::now() - reload.begin).count();
+  return progress;
+}
+
 Json Reloader::Status() const {
   const std::vector<int> pids = ranks_.pids();
+  const std::vector<Json> progress = ranks_.progress();
   const std::lock_guard lock(mutex_);
   Json ranks = rank_digests_;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -324,6 +340,7 @@ Json Reloader::Status() const {
   if (torn_) torn = {{"from", VersionToJson(torn_->from)}, {"to", VersionToJson(torn_->to)}};
   return {{"state", state_},
           {"version", VersionToJson(version_)},
+          {"progress", under_way_ ? Progress(*under_way_, progress) : Json()},
           {"torn", torn},
           {"commit", CommitPolicyName(ranks_.commit_policy())},
           {"ranks", std::move(ranks)},

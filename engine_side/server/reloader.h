@@ -2,6 +2,7 @@
 // or nowhere. Holds the engine's state, its version and its last report.
 #pragma once
 
+#include <chrono>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -27,7 +28,7 @@ class Reloader {
   // engine serves what it served before, or is torn if its commit policy allows that. With `held`, it goes from step to
   // step when it is told to.
   Json Reload(const Json& params, HeldReload* held = nullptr);
-  // Returns {"state", "version", "torn", "commit", "ranks", "channel", "last_report", "last_error"}.
+  // Returns {"state", "version", "progress", "torn", "commit", "ranks", "channel", "last_report", "last_error"}.
   Json Status() const;
   std::optional<Version> version() const;
   // Notes that the ranks' memory is gone, and with it what was served: the engine answers nothing until a whole version
@@ -47,6 +48,13 @@ class Reloader {
     Json digests;
   };
 
+  // A reload under way. Value.
+  struct UnderWay {
+    std::uint64_t attempt = 0;
+    std::chrono::steady_clock::time_point begin{};
+  };
+
+  static Json Progress(const UnderWay& reload, const std::vector<Json>& of_ranks);
   void Stage(const Json& params, Deadline deadline);
   void AwaitWord(HeldReload& held, HeldReload::Word next, Deadline deadline);
   void DropStaged();
@@ -62,7 +70,7 @@ class Reloader {
   void KeepWhatWasStaged(std::vector<Json>& later) const;
   std::vector<std::string> ServedDigests() const;
 
-  void Enter(const std::string& state);
+  void Enter(const std::string& state, const std::optional<UnderWay>& begun = {});
   void Serve(const std::optional<Version>& expected, const Version& version);
   bool ServesOrIsTorn() const;
   Whole LastWhole() const;
@@ -87,6 +95,7 @@ class Reloader {
   std::string state_ = "loading";      // guarded by mutex_
   std::optional<Version> version_;     // guarded by mutex_; empty while torn
   std::optional<NotWhole> torn_;       // guarded by mutex_
+  std::optional<UnderWay> under_way_;  // guarded by mutex_
   bool lost_ = false;                  // the weights went with their processes, and no version landed since; likewise
   Json rank_digests_ = Json::array();  // of version_, or while torn of the version before; guarded by mutex_
   Json last_report_;                   // guarded by mutex_

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "layercast/checkpoint_source.h"
 #include "layercast/error.h"
 #include "layercast/export.h"
+#include "layercast/progress.h"
 #include "layercast/version.h"
 
 namespace layercast {
@@ -36,6 +38,11 @@ struct ReloadRequest {
   // can help if an engine dies in the moment of the commit: the others then have the new version, and it has none until
   // it is started again.
   bool all_or_none = false;
+  // Told how far each engine has come: what the engine says of the reload that it is at, five times a second, and once
+  // more when the engine has succeeded, with everything in it. Called on the thread that called ReloadWeights, within
+  // that call and under no lock. The engines do not wait for it. What it throws is logged, and it is then told no more
+  // of that reload, which goes on. May be empty.
+  std::function<void(const EngineProgress&)> on_progress{};
   // For the whole call. With all_or_none, for all that comes before the commit: once that is decided, it is waited for
   // up to 10 minutes more.
   std::chrono::milliseconds timeout{300'000};

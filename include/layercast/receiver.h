@@ -18,6 +18,7 @@
 #include "layercast/memory.h"
 #include "layercast/model/module.h"
 #include "layercast/parallel.h"
+#include "layercast/progress.h"
 #include "layercast/report.h"
 #include "layercast/version.h"
 #include "layercast/weight_layout.h"
@@ -105,9 +106,12 @@ struct ReceiverOptions {
   CommitPolicy commit = CommitPolicy::kStaged;
   // True: pieces go straight to their kernel tensors where the recipe allows it. False: all five stages everywhere.
   bool direct = true;
-  // Called on the staging thread while bytes arrive from a publisher or a checkpoint: with how many came so far, and
-  // how many will come in all. It may call Cancel of the receiver, and nothing else. May be empty.
-  std::function<void(std::uint64_t bytes, std::uint64_t bytes_total)> on_progress{};
+  // Told how far a reload has come: whenever it enters a stage; while bytes come, for each further hundredth of them and
+  // ten times a second; and once all have come and all layers are whole. Called on the thread that called the receiver,
+  // within that call and under no lock. Bytes wait meanwhile. It may call Cancel and attempt of the receiver, and
+  // nothing else of it. What it throws is logged, and it is then told no more of that reload, which goes on. May be
+  // empty.
+  std::function<void(const ReloadProgress&)> on_progress{};
   // Holds what the commit policy keeps: the staged copy, the undo log, a byte for each buffer. (The copies of buffers
   // on a device are in device memory and in pinned memory instead.) Allocated at the first reload. An engine whose
   // weights outlive its processes gives memory that does so too, and hands in the same memory again after a restart.

@@ -4,8 +4,10 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "src/base/terminal.h"
 #include "src/base/utf8.h"
 
 namespace layercast::log {
@@ -23,10 +25,10 @@ class MessageFlag final : public spdlog::custom_flag_formatter {
   std::unique_ptr<spdlog::custom_flag_formatter> clone() const override { return std::make_unique<MessageFlag>(); }
 };
 
-std::shared_ptr<spdlog::logger> ToStandardError(const std::string& role) {
+std::shared_ptr<spdlog::logger> ToStandardError(const std::string& role, std::string_view before = "") {
   auto logger = std::make_shared<spdlog::logger>(kName, std::make_shared<spdlog::sinks::stderr_sink_mt>());
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  formatter->add_flag<MessageFlag>('v').set_pattern("%H:%M:%S.%e [" + role + "] %l: %v");
+  formatter->add_flag<MessageFlag>('v').set_pattern(std::string(before) + "%H:%M:%S.%e [" + role + "] %l: %v");
   logger->set_formatter(std::move(formatter));
   logger->flush_on(spdlog::level::info);
   return logger;
@@ -36,7 +38,7 @@ std::shared_ptr<spdlog::logger> ToStandardError(const std::string& role) {
 
 void SetUp(const char* role) {
   spdlog::drop(kName);
-  spdlog::register_logger(ToStandardError(role));
+  spdlog::register_logger(ToStandardError(role, StandardErrorIsTerminal() ? kWipeLine : ""));
 }
 
 std::shared_ptr<spdlog::logger> Logger() {

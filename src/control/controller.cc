@@ -9,6 +9,7 @@
 #include "src/base/thread_name.h"
 #include "src/control/answer_time.h"
 #include "src/control/engine_outcome.h"
+#include "src/control/progress_watch.h"
 #include "src/control/reload_together.h"
 #include "src/control/rpc.h"
 
@@ -77,15 +78,20 @@ EngineOutcome CallOne(const std::string& endpoint, const EngineCall& call, const
 // Calls all engines at the same time, or one after the other where there are no threads for that. The outcomes are in
 // the order of `endpoints`.
 std::vector<EngineOutcome> CallEach(const std::vector<std::string>& endpoints, const EngineCall& call,
-                                    const ReadOutcome& read) {
+                                    const ReadOutcome& read, ProgressWatch& watch) {
   std::vector<std::future<EngineOutcome>> under_way;
   for (const std::string& endpoint : endpoints) {
     under_way.push_back(
         std::async(std::launch::async | std::launch::deferred, CallOne, endpoint, std::cref(call), std::cref(read)));
   }
-  std::vector<EngineOutcome> outcomes;
-  for (auto& outcome : under_way) outcomes.push_back(outcome.get());
-  return outcomes;
+  return watch.Await(under_way);
+}
+
+// The same for a call that is no reload, of which nothing is told before it ends.
+std::vector<EngineOutcome> CallEach(const std::vector<std::string>& endpoints, const EngineCall& call,
+                                    const ReadOutcome& read) {
+  ProgressWatch none({}, {});
+  return CallEach(endpoints, call, read, none);
 }
 
 GeneratedSequence SequenceFromJson(const Json& json) {
@@ -142,13 +148,16 @@ Controller::~Controller() = default;
 const std::vector<std::string>& Controller::endpoints() const { return impl_->endpoints(); }
 
 std::vector<EngineOutcome> Controller::ReloadWeights(const ReloadRequest& request) {
-  if (request.all_or_none) return ReloadTogether(endpoints(), ReloadParams(request), request.version, request.timeout);
-  return CallEach(endpoints(), {"reload_weights", ReloadParams(request), request.timeout},
-                  [&request](const std::string& endpoint, const Json& answer) {
-                    EngineOutcome outcome = OutcomeFromJson(endpoint, answer);
-                    CheckDigest(request, outcome);
-                    return outcome;
-                  });
+  ProgressWatch watch(endpoints(), request.on_progress);
+  if (request.all_or_none) {
+    return ReloadTogether(endpoints(), ReloadParams(request), request.version, request.timeout, watch);
+  }
+  const ReadOutcome read = [&request](const std::string& endpoint, const Json& answer) {
+    EngineOutcome outcome = OutcomeFromJson(endpoint, answer);
+    CheckDigest(request, outcome);
+    return outcome;
+  };
+  return CallEach(endpoints(), {"reload_weights", ReloadParams(request), request.timeout}, read, watch);
 }
 
 std::vector<EngineOutcome> Controller::Pause(const PauseRequest& request) {

@@ -214,14 +214,13 @@ std::future<EngineOutcome> Begin(const std::string& endpoint, const Json& params
 }  // namespace
 
 std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoints, const Json& params,
-                                          const std::optional<Version>& expected, std::chrono::milliseconds timeout) {
+                                          const std::optional<Version>& expected, std::chrono::milliseconds timeout,
+                                          ProgressWatch& watch) {
   Together together(endpoints.size(), expected, timeout);
   CheckDistinctAddresses(endpoints, together.deadline);
   std::vector<std::future<EngineOutcome>> under_way;
   for (const std::string& endpoint : endpoints) under_way.push_back(Begin(endpoint, params, together));
-  std::vector<EngineOutcome> outcomes;
-  for (auto& outcome : under_way) outcomes.push_back(outcome.get());
-  return outcomes;
+  return watch.Await(under_way);
 }
 
 }  // namespace layercast

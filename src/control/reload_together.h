@@ -9,13 +9,15 @@
 
 #include "layercast/controller.h"
 #include "src/control/json_forms.h"
+#include "src/control/progress_watch.h"
 
 namespace layercast {
 
 // `params` are those of the call `reload_weights`. `expected` is the version that all engines must have staged, if it
 // is known. Returns one outcome for each engine, in the order of `endpoints`. An engine that could have committed, but
-// did not because of another, has the error kCancelled, which names the other's fault.
+// did not because of another, has the error kCancelled, which names the other's fault. `watch` is of these endpoints.
 std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoints, const Json& params,
-                                          const std::optional<Version>& expected, std::chrono::milliseconds timeout);
+                                          const std::optional<Version>& expected, std::chrono::milliseconds timeout,
+                                          ProgressWatch& watch);
 
 }  // namespace layercast

@@ -11,6 +11,7 @@
 
 #include "layercast/error.h"
 #include "src/base/check.h"
+#include "src/session/progress_note.h"
 
 namespace layercast {
 namespace {
@@ -43,6 +44,7 @@ class StreamPart {
   bool ended() const { return ended_; }
   std::uint64_t bytes_left() const { return receiver_.schedule().total_bytes() - bytes_; }
   ChunkReceiver& receiver() { return receiver_; }
+  void TellProgress() { note_.Tell(bytes_); }
 
   std::string Stage() const {
     return "waiting for tensor " + std::to_string(tensors_ + 1) + " of the stream of " +
@@ -103,7 +105,10 @@ class StreamPart {
     while (true) {
       std::optional<ArrivedChunk> arrived = NamingTensor(chunk, [&] {
         ask();
-        return receiver_.PollChunk(stage);
+        const auto begin = Deadline::Clock::now();
+        std::optional<ArrivedChunk> came = receiver_.PollChunk(stage);
+        note_.WaitedSince(begin);
+        return came;
       });
       look_at_links_(stage);
       if (arrived) return *std::move(arrived);
@@ -147,6 +152,7 @@ class StreamPart {
   const std::size_t publisher_;
   const LookAtLinks look_at_links_;
   const ChunksByTensor chunks_of_;
+  ProgressNote note_{receiver_};
   std::uint32_t tensors_ = 0;  // how many came
   std::uint64_t bytes_ = 0;    // of the tensors that came
   bool ended_ = false;
@@ -193,7 +199,10 @@ class StreamFetch {
   }
 
   void LookAtLinks(const std::string& stage) {
-    for (const auto& part : parts_) part->receiver().KeepMessages(stage);
+    for (const auto& part : parts_) {
+      part->receiver().KeepMessages(stage);
+      if (!part->ended()) part->TellProgress();
+    }
   }
 
   std::vector<std::unique_ptr<StreamPart>> parts_;  // by publisher

@@ -32,6 +32,11 @@ std::uint32_t LastChunk(const Schedule& schedule) {
   return chunks == 0 ? 0 : static_cast<std::uint32_t>(chunks - 1);
 }
 
+void DescribePace(const Pace& pace, wire::ReaderStatus& reader) {
+  reader.bytes = pace.bytes();
+  reader.bytes_per_second = static_cast<std::uint64_t>(pace.rate());
+}
+
 // A list of one message. A braced list would copy the message, and a welcome is as large as its manifest.
 std::vector<wire::Message> Only(wire::Message message) {
   std::vector<wire::Message> list;
@@ -149,12 +154,12 @@ std::vector<wire::ReaderStatus> OfferDesk::ReadersOf(const OfferedVersion& versi
     wire::ReaderStatus& reader = readers.emplace_back();
     reader.engine = session.hello.engine;
     reader.rank = session.hello.rank;
+    if (session.pace) DescribePace(*session.pace, reader);
     const auto standing = session.tree == nullptr ? std::nullopt : session.tree->StandingOf(key);
     if (!standing) continue;
     reader.takes_from = standing->takes_from;
     reader.relays_at = standing->relays_at;
-    reader.bytes = standing->pace.bytes();
-    reader.bytes_per_second = static_cast<std::uint64_t>(standing->pace.rate());
+    DescribePace(standing->pace, reader);
   }
   return readers;
 }
@@ -257,9 +262,14 @@ void OfferDesk::OnRelayLost(const SessionKey& key, const Session& session, const
   relays_.Lost(key, *session.tree, lost);
 }
 
-void OfferDesk::OnProgress(const SessionKey& key, const Session& session, const wire::Progress& progress) {
+void OfferDesk::OnProgress(const SessionKey& key, Session& session, const wire::Progress& progress) {
+  if (session.schedule == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument, "'progress' of one that has asked for nothing");
+  }
   if (session.tree == nullptr) {
-    throw Error(ErrorCode::kInvalidArgument, "'progress' of one that neither takes from relays nor is one");
+    if (!session.pace) session.pace.emplace(session.subscribed);
+    session.pace->Note(progress, Deadline::Clock::now());
+    return;
   }
   if (const std::optional<std::string> moved = relays_.Note(key, *session.tree, progress)) {
     complaints_.Warn("receiver " + NameOf(key) + ": " + *moved + "; it goes elsewhere");

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "src/session/digest_worker.h"
 #include "src/session/offered_version.h"
 #include "src/session/outbox.h"
+#include "src/session/pace.h"
 #include "src/session/recent_schedules.h"
 #include "src/session/relay_planner.h"
 #include "src/session/serve_context.h"
@@ -78,7 +80,8 @@ class OfferDesk {
     Deadline::Clock::time_point subscribed;  // valid if it has a schedule
     double served_since = 0;                 // what serving had cost when the session began: core seconds
     StreamWalk* walk = nullptr;
-    RelayTree* tree = nullptr;  // the tree of the receivers that take the same of a snapshot
+    RelayTree* tree = nullptr;  // the tree of the receivers that take the same of a snapshot; it has their paces
+    std::optional<Pace> pace;   // of a receiver that is in no tree, once it has said one
 
     const std::shared_ptr<OfferedVersion>& version() const { return hold->version(); }
     bool awaits_walk() const;  // waits for a stream's walk, which begins when all ranks of its engine have asked for it
@@ -93,7 +96,7 @@ class OfferDesk {
   wire::Welcome OnHello(const SessionKey& key, wire::Hello hello);
   std::vector<wire::Message> OnSubscribe(const SessionKey& key, Session& session, wire::Subscribe subscribe);
   void OnRelayLost(const SessionKey& key, const Session& session, const wire::RelayLost& lost);
-  void OnProgress(const SessionKey& key, const Session& session, const wire::Progress& progress);
+  void OnProgress(const SessionKey& key, Session& session, const wire::Progress& progress);
   std::vector<wire::Message> FollowRelayed(const SessionKey& key, Session& session, const wire::Subscribe& subscribe);
   // Finds the version that the hello asks for and holds it in one step, so that a withdrawal cannot release it in
   // between.

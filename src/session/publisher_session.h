@@ -52,8 +52,6 @@ class PublisherSession {
   FetchingEnd& channel() { return *channel_; }
   // Whether chunks may come from relays. Then no byte moves before the publisher has said where from.
   bool takes_relays() const { return asked_.takes_relays; }
-  // Whether the publisher wants to hear how this receiver progresses, because others may depend on it.
-  bool hears_progress() const { return asked_.takes_relays || !asked_.relay_endpoint.empty(); }
   // Notes what the publisher said of where chunks come from, before it answered what was asked.
   void Note(const wire::FetchFrom& from) { fetch_from_ = from; }
   std::optional<wire::FetchFrom> TakeFetchFrom() { return std::exchange(fetch_from_, std::nullopt); }

@@ -6,7 +6,6 @@
 #include "src/base/log.h"
 #include "src/base/stop_check.h"
 #include "src/session/naming_peer.h"
-#include "src/session/pace.h"
 
 namespace layercast {
 namespace {
@@ -43,8 +42,8 @@ bool SnapshotPart::PollFor(std::uint32_t chunk) {
   }
   const auto begin = Deadline::Clock::now();
   const bool came = WaitForChunk(stage);
-  waited_ += Deadline::Clock::now() - begin;
-  TellProgress();
+  note_.WaitedSince(begin);
+  note_.Tell(bytes_done_);
   return came;
 }
 
@@ -94,7 +93,7 @@ void SnapshotPart::Done(std::uint32_t chunk) {
   source_->Done(chunk);
   done_ = chunk + 1;
   bytes_done_ += receiver_.schedule().chunks()[chunk].num_bytes;
-  TellProgress();
+  note_.Tell(bytes_done_);
   if (done_ == receiver_.schedule().chunks().size() && relay_ != nullptr) DropSource();  // it may let go of us
 }
 
@@ -184,21 +183,6 @@ void SnapshotPart::LoseRelay(const RelayPlace& relay, const Error& error) {
   access_.lost.insert(relay.endpoint);
   DropSource();
   receiver_.Send(wire::RelayLost{relay.endpoint, relay.offer, why});
-}
-
-void SnapshotPart::TellProgress() {
-  PublisherSession& publisher = receiver_.parts().publisher;
-  const auto now = Deadline::Clock::now();
-  if (now - told_ < Pace::kPeriod || !publisher.hears_progress()) return;
-  told_ = now;
-  const auto microseconds = [](Deadline::Clock::duration duration) {
-    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count());
-  };
-  const double probed = publisher.channel_use().probed_gb_per_s;
-  receiver_.Send(wire::Progress{.bytes = bytes_done_,
-                                .elapsed_us = microseconds(now - begin_),
-                                .waited_us = microseconds(waited_),
-                                .bytes_per_second = static_cast<std::uint64_t>(probed * 1e9)});
 }
 
 // Drops the source, and with it what it has brought and nobody has consumed yet.

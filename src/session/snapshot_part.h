@@ -15,6 +15,7 @@
 #include "layercast/error.h"
 #include "src/session/chunk_receiver.h"
 #include "src/session/chunk_source.h"
+#include "src/session/progress_note.h"
 #include "src/session/relay_source.h"
 
 namespace layercast {
@@ -65,7 +66,6 @@ class SnapshotPart {
   void OrLoseRelay(const Call& call);
   void LoseRelay(const RelayPlace& relay, const Error& error);
   void DropSource();
-  void TellProgress();
 
   const std::uint64_t offer_;
   std::vector<Digest> digests_;         // of the first chunks, as far as they have come
@@ -78,9 +78,7 @@ class SnapshotPart {
   std::uint32_t submitted_ = 0;
   std::uint32_t done_ = 0;
   std::uint64_t bytes_done_ = 0;
-  const Deadline::Clock::time_point begin_ = Deadline::Clock::now();
-  Deadline::Clock::time_point told_ = begin_;  // when the publisher was last told of the progress
-  Deadline::Clock::duration waited_{0};        // how long chunks were waited for
+  ProgressNote note_{receiver_};
 };
 
 }  // namespace layercast

@@ -146,7 +146,7 @@ struct ReaderStatus {
   std::uint32_t rank = 0;
   std::string takes_from;  // the endpoint of the relay that it fetches from; empty: the publisher itself
   std::string relays_at;   // its own endpoint as a relay; empty: it is no relay
-  // From the receiver's last Progress, which it sends if it fetches from relays or is one; else 0.
+  // From the receiver's last Progress; 0 before it has said any.
   std::uint64_t bytes = 0;
   std::uint64_t bytes_per_second = 0;
   bool operator==(const ReaderStatus&) const = default;
@@ -201,7 +201,7 @@ struct ChunksReady {
   bool operator==(const ChunksReady&) const = default;
 };
 
-// How far a receiver has come with a snapshot. Sent by receivers that fetch from relays or are relays.
+// How far a receiver has come.
 struct Progress {
   std::uint64_t bytes = 0;             // of chunks that have been consumed
   std::uint64_t elapsed_us = 0;        // since the receiver began

@@ -1,15 +1,18 @@
 // Publishes a checkpoint through the public API until standard input ends: the other process of test_wire.py.
-//   publisher_driver FOLDER snapshot|stream [layer|checkpoint|SEED [RANK/RANKS]]
+//   publisher_driver FOLDER snapshot|stream [layer|checkpoint|SEED [RANK/RANKS|hold=N]]
 // Prints its endpoint on a line when it is ready. A number instead of an order: shuffled by that seed. With a rank:
-// what that rank of a trainer holds, as tests/support/sharded_trainer.py writes it.
+// what that rank of a trainer holds, as tests/support/sharded_trainer.py writes it. With hold=N: a stream stays before
+// its tensor N until a line comes on standard input.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -52,6 +55,18 @@ Weights WithParts(Weights weights, const std::string& folder) {
   return weights;
 }
 
+// The walks wait before tensor `index` until the latch is open.
+Weights Holding(Weights weights, std::size_t index, std::latch& go_on) {
+  weights.walk = [walk = std::move(weights.walk), index, &go_on](std::span<const std::string> order) {
+    auto next = [whole = std::shared_ptr(walk(order)), left = index, &go_on]() mutable {
+      if (left-- == 0) go_on.wait();
+      return whole->Next();
+    };
+    return MakeWeightsIterator(std::move(next));
+  };
+  return weights;
+}
+
 VersionPart ParsePart(const std::string& text) {
   const std::size_t slash = text.find('/');
   return {std::stoi(text.substr(0, slash)), std::stoi(text.substr(slash + 1))};
@@ -65,16 +80,21 @@ void Run(const std::vector<std::string>& arguments) {
   options.layer_order = order == "layer";
   const bool shuffled = order != "layer" && order != "checkpoint";
 
-  Publisher publisher({});
   Weights weights = shuffled ? Shuffled(arguments[0], static_cast<std::uint32_t>(std::stoul(order)))
                              : Weights::FromCheckpoint(arguments[0]);
-  if (arguments.size() > 3) {
+  std::latch go_on(1);
+  constexpr std::string_view kHold = "hold=";
+  if (arguments.size() > 3 && arguments[3].starts_with(kHold)) {
+    weights = Holding(std::move(weights), std::stoul(arguments[3].substr(kHold.size())), go_on);
+  } else if (arguments.size() > 3) {
     options.part = ParsePart(arguments[3]);
     weights = WithParts(std::move(weights), arguments[0]);
   }
+  Publisher publisher({});
   const PublishedVersion published = publisher.Publish(options, std::move(weights));
   std::printf("%s\n", publisher.endpoint().c_str());
   std::fflush(stdout);
+  if (std::cin.get() == '\n') go_on.count_down();
   while (std::cin.get() != std::char_traits<char>::eof()) {
   }
 }

@@ -83,6 +83,34 @@ TEST_P(PublishTest, SeveralEnginesTakeOneSnapshotAtOnce) {
   }
 }
 
+TEST_P(PublishTest, TheProgressIsToldFromTheFirstWordToTheLastByte) {
+  for (const PublishAs mode : {PublishAs::kSnapshot, PublishAs::kStream}) {
+    const std::uint64_t step = mode == PublishAs::kSnapshot ? 1 : 2;
+    const PublishedVersion published = Publish(step, mode);
+    const auto rig = Rank("none", {1, 2});
+    std::vector<ReloadProgress> told;
+    rig->on_progress = [&](const ReloadProgress& progress) { told.push_back(progress); };
+    const ReloadReport report = Take(*rig, step).get();
+    ASSERT_GE(told.size(), 6U);
+    EXPECT_EQ(told.front(), (ReloadProgress{.stage = "connect"}));
+    std::vector<std::string> stages;
+    for (std::size_t i = 0; i < told.size(); ++i) {
+      if (stages.empty() || stages.back() != told[i].stage) stages.push_back(told[i].stage);
+      if (i == 0) continue;
+      EXPECT_EQ(told[i].version.lineage, "run");
+      EXPECT_GE(told[i].bytes, told[i - 1].bytes);
+      EXPECT_GE(told[i].layers, told[i - 1].layers);
+      EXPECT_EQ(told[i].bytes_total, told[i].stage == "plan" ? 0 : report.bytes_total);
+    }
+    EXPECT_THAT(stages, ::testing::ElementsAre("connect", "plan", "receive", "verify", "commit", "verify"));
+    EXPECT_EQ(told.back().version, published.version());
+    EXPECT_EQ(told.back().bytes, report.bytes_total);
+    EXPECT_EQ(told.back().layers, report.layers);
+    EXPECT_EQ(told.back().layers_total, report.layers);
+    ExpectServes(*rig, step);
+  }
+}
+
 TEST_P(PublishTest, AVersionThatDoesNotFitIsRefusedNamingItsPublisher) {
   const auto rig = Rank("none");
   const testing::Weights& other = others_.emplace_back(testing::RigWeights({.layers = 2}, 1));

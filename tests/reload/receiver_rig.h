@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,6 +38,9 @@ struct ReceiverRig {
     receiver_options.staging_memory = &staging_memory;
     receiver_options.layer_memory = &layer_memory;
     if (caching) receiver_options.layer_memory = &layer_cache;
+    receiver_options.on_progress = [this](const ReloadProgress& progress) {
+      if (on_progress) on_progress(progress);
+    };
     receiver = std::make_unique<Receiver>(RigModel(options), options.parallel,
                                           QuantizationConfig{options.recipe, false, options.requantize}, engine.Adopt(),
                                           receiver_options);
@@ -53,6 +57,7 @@ struct ReceiverRig {
   CountingMemory layer_memory{failing};
   CachingMemory layer_cache{layer_memory};
   EngineMemory engine;
+  std::function<void(const ReloadProgress&)> on_progress;
   std::unique_ptr<Receiver> receiver;
 };
 

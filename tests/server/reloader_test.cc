@@ -10,11 +10,14 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "layercast/error.h"
+#include "src/base/deadline.h"
 #include "src/control/json_forms.h"
+#include "src/control/progress_forms.h"
 #include "src/control/rpc.h"
 #include "tests/server/step_gate.h"
 #include "tests/support/child_process.h"
@@ -188,6 +191,40 @@ TEST_F(GatedReloaderTest, RanksThatAreStartedAnewByAnotherWhileTheyVerifyFailNoR
   const Json reloaded = outcome.get();
   EXPECT_EQ(reloaded["ok"], true) << reloaded["error"];
   ExpectServes(2);
+}
+
+TEST_F(GatedReloaderTest, AReloadUnderWaySaysHowFarEachRankHasCome) {
+  ASSERT_EQ(Reload(1)["ok"], true);
+  EXPECT_EQ(reloader_.Status()["progress"], nullptr);
+  const auto rank = [](std::uint64_t bytes) {
+    return ReloadProgress{.version = {.lineage = "run", .step = 2, .digest = {}},
+                          .stage = "receive",
+                          .bytes = bytes,
+                          .bytes_total = 100,
+                          .layers = bytes / 10,
+                          .layers_total = 10};
+  };
+  const std::vector<ReloadProgress> ranks = {rank(90), rank(40)};
+  auto outcome = std::async(std::launch::async, [&] {
+    return reloader_.Reload({{"load_format", "dummy"},
+                             {"seed", 2},
+                             {"holds_in", "stage"},
+                             {"says", {ProgressToJson(ranks[0]), ProgressToJson(ranks[1])}}});
+  });
+  const auto progress = [this] { return reloader_.Status()["progress"]; };
+  const Deadline deadline = Deadline::After(kLongWait);
+  while ((progress().is_null() || progress()["bytes"] != 130) && !deadline.Passed()) std::this_thread::yield();
+  Json said = progress();
+  EXPECT_GT(said["elapsed_ms"], 0);
+  said.erase("elapsed_ms");
+  EXPECT_EQ(said, EngineProgressToJson(ranks));
+  EXPECT_EQ(said["bytes_total"], 200);
+  ranks_.Restart(ranks_.generation());
+  const Json failed = outcome.get();
+  EXPECT_EQ(failed["ok"], false);
+  EXPECT_EQ(failed["report"]["bytes"], 130);  // the last words of ranks that are lost
+  EXPECT_EQ(failed["report"]["bytes_total"], 200);
+  EXPECT_EQ(reloader_.Status()["progress"], nullptr);
 }
 
 TEST_F(ReloaderTest, RanksThatDieAfterTheirCommitFailNoReloadWhoeverNoticesFirst) {

@@ -4,7 +4,7 @@
 // `close_link` (and live on) name the ranks that do so; the others answer. Reloads are of dummy weights, whose seed is
 // the version's step; `fails_in` names the phase in which all ranks fail as on corrupt bytes, and `dies_in` that in
 // which they die; with `fails_on`, that rank alone, and the others go on until they are told to give the attempt up,
-// and then fail with the code `gives_up_with`. A step gives each sequence the token after its last one, and as
+// and then fail with the code `gives_up_with`. `says` has what each rank says of its progress as it stages. A step gives each sequence the token after its last one, and as
 // log-probability the number of tokens that were fed; one token kills the rank, and after another none can be picked.
 // With a folder as --model that has the pipes `asked` and `go`, a step says that it was asked for and waits for leave
 // (step_gate.h).
@@ -90,6 +90,7 @@ class ScriptedRank {
 
   bool TakePhase(const Json& message, const std::string& method) {
     if (method == "stage") reload_ = message["params"];
+    if (method == "stage" && reload_.contains("says")) SayProgress(reload_["says"].at(static_cast<std::size_t>(rank_)));
     if (reload_.value("dies_in", std::string()) == method) ::_exit(1);
     if (reload_.value("holds_in", std::string()) == method) return ::write(asked_, "?", 1) == 1;  // and never answers
     if (reload_.value("fails_in", std::string()) == method) {
@@ -105,6 +106,11 @@ class ScriptedRank {
     const bool answered = Answer(message, {{"report", ReportOf(step)}});
     if (reload_.value("dies_after", std::string()) == method) ::_exit(1);
     return answered;
+  }
+
+  void SayProgress(Json progress) {
+    progress["attempt"] = reload_["attempt"];
+    stream_.Send({{"progress", progress}});
   }
 
   // What a rank's memory holds outlives its process: the steps of the version served now and of the one before.

@@ -74,10 +74,10 @@ TEST_F(SlowRelayTest, ARelayThatOpensASessionAndHasNoChunkEverIsLeft) {
   EXPECT_EQ(second.relayed(), 0U);
 }
 
-TEST_F(SlowRelayTest, OneWhoHasNothingToDoWithRelaysNeedNotSayHowItGetsOn) {
+TEST_F(SlowRelayTest, OneWhoHasAskedForNothingCannotSayHowItGetsOn) {
   RawTaker taker(*service_);
   taker.Send(wire::Progress{.bytes = 1, .elapsed_us = 2, .waited_us = 3, .bytes_per_second = 4});
-  EXPECT_THAT(taker.Refusal(), HasSubstr("'progress' of one that neither takes from relays nor is one"));
+  EXPECT_THAT(taker.Refusal(), HasSubstr("'progress' of one that has asked for nothing"));
 }
 
 }  // namespace
