@@ -50,9 +50,9 @@ std::string RateText(double bytes_per_second) {
 }
 
 // "1:05", "2:01:05". Empty for what nobody waits for.
-std::string TimeText(double seconds) {
-  if (!(seconds >= 0) || seconds >= 100 * 3600) return "";
-  const auto whole = static_cast<long>(seconds);
+std::string TimeText(double time) {
+  if (!(time >= 0) || time >= 100 * 3600) return "";
+  const auto whole = static_cast<long>(time);
   char text[32];
   if (whole < 3600) {
     std::snprintf(text, sizeof(text), "%ld:%02ld", whole / 60, whole % 60);
@@ -62,12 +62,11 @@ std::string TimeText(double seconds) {
   return text;
 }
 
-// The remaining time; where it is not known, the time that has passed.
-std::string TimeLeft(const BarState& state, const BarTimes& times) {
+// The remaining time; without a total, the time that has passed.
+std::string TimeText(const BarState& state, const BarTimes& times) {
   if (state.bytes_total == 0) return TimeText(static_cast<double>(times.elapsed.count()));
   if (state.bytes >= state.bytes_total || times.bytes_per_second < 1) return "";
-  const std::string left = TimeText(std::ceil(static_cast<double>(state.bytes_total - state.bytes) / times.bytes_per_second));
-  return left.empty() ? "" : left + " left";
+  return TimeText(std::ceil(static_cast<double>(state.bytes_total - state.bytes) / times.bytes_per_second));
 }
 
 double ShareOf(const BarState& state) {
@@ -83,8 +82,7 @@ std::string Percent(const BarState& state) {
 
 bool BeginsCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
 
-// How many columns a character takes, by its first byte: at least as many as any terminal gives it. Those of three and
-// four bytes may be wide.
+// How many columns a character may take, by its first byte: those of three and four bytes may be wide.
 std::size_t ColumnsFrom(char first) { return static_cast<unsigned char>(first) >= 0xE0U ? 2 : 1; }
 
 std::size_t Columns(std::string_view text) {
@@ -111,6 +109,7 @@ std::string Bar(double share, std::size_t columns) {
 }
 
 // A piece of the line; the one of the lowest rank goes first where there is no room.
+constexpr int kRankOfPercent = 8;
 struct Piece {
   int rank;
   std::string text;
@@ -126,9 +125,14 @@ std::size_t ColumnsOf(const std::vector<Piece>& pieces) {
 
 std::string BarLine(const BarState& state, const BarTimes& times, std::size_t width) {
   const std::size_t room = width == 0 ? 0 : width - 1;
-  std::vector<Piece> pieces = {{1, Escaped(state.what)},           {6, state.stage},
-                               {7, Percent(state)},                {5, BytesText(state)},
-                               {3, RateText(times.bytes_per_second)}, {4, TimeLeft(state, times)},
+  const std::string time = TimeText(state, times);
+  std::vector<Piece> pieces = {{1, Escaped(state.what)},
+                               {7, Escaped(state.stage)},
+                               {kRankOfPercent, Percent(state)},
+                               {6, BytesText(state)},
+                               {4, RateText(times.bytes_per_second)},
+                               {5, time},
+                               {3, time.empty() || state.bytes_total == 0 ? "" : "left"},
                                {2, Escaped(state.slowest)}};
   std::erase_if(pieces, [](const Piece& piece) { return piece.text.empty(); });
   while (pieces.size() > 1 && ColumnsOf(pieces) > room) {
@@ -136,7 +140,7 @@ std::string BarLine(const BarState& state, const BarTimes& times, std::size_t wi
   }
   const std::size_t used = ColumnsOf(pieces) + 1;
   if (state.bytes_total != 0 && used + kLeastBar <= room) {
-    const auto percent = std::ranges::find(pieces, 7, &Piece::rank);
+    const auto percent = std::ranges::find(pieces, kRankOfPercent, &Piece::rank);
     pieces.insert(percent, {0, Bar(ShareOf(state), std::min(kMostBar, room - used))});
   }
   std::string line;

@@ -10,8 +10,8 @@ namespace layercast::cli {
 
 // Value.
 struct BarState {
-  std::string what;               // whose progress: "loading", "3 engines"
-  std::string stage{};            // "receive"; empty: there is but one
+  std::string what;     // whose progress: "loading", "3 engines"
+  std::string stage{};  // "receive"; empty: there is but one
   std::uint64_t bytes = 0;
   std::uint64_t bytes_total = 0;  // 0: not known
   std::string slowest{};          // of several: "rank 3 at 38 %"; empty: there is but one

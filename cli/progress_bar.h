@@ -33,10 +33,10 @@ class ProgressBar {
 
   const std::function<std::optional<BarState>()> look_;
   const RateMeter::Clock::time_point begin_ = RateMeter::Clock::now();
-  RateMeter rate_;          // the thread's
-  bool drawn_ = false;      // the thread's
-  std::mutex ending_;       // held while the thread is joined
-  std::jthread thread_;     // none where nothing is drawn
+  RateMeter rate_;       // the thread's
+  bool drawn_ = false;   // the thread's
+  std::mutex ending_;    // held while the thread is joined
+  std::jthread thread_;  // none where nothing is drawn
 };
 
 }  // namespace layercast::cli

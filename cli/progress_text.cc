@@ -34,7 +34,8 @@ std::string ProgressText(const Json& progress) {
   const Json& version = progress.at("version");
   std::string text = "  loads " + (version.is_object() ? Escaped(RunAt(VersionFromJson(version))) : "a version") +
                      " since " + Seconds(progress.at("elapsed_ms").get<double>()) + ": " + HowFar(progress) + "\n";
-  for (const Json& rank : progress.at("ranks")) text += "    rank " + rank.at("rank").dump() + ": " + HowFar(rank) + "\n";
+  for (const Json& rank : progress.at("ranks"))
+    text += "    rank " + rank.at("rank").dump() + ": " + HowFar(rank) + "\n";
   return text;
 }
 

@@ -37,7 +37,7 @@ std::string NameOf(std::size_t place, const std::vector<EngineProgress>& engines
 
 BarState ReloadBarState(std::string what, const std::vector<EngineProgress>& engines) {
   const std::vector<ReloadProgress> ranks = AllRanks(engines);
-  const ReloadProgress all = Together(ranks);
+  const ReloadProgress all = ProgressOfAll(ranks);
   BarState state{
       .what = std::move(what), .stage = all.stage, .bytes = all.bytes, .bytes_total = all.bytes_total, .slowest = ""};
   const bool held = std::ranges::any_of(engines, [](const auto& engine) { return engine.state == "staged"; });

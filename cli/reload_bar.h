@@ -1,4 +1,5 @@
-// What a bar shows of reloads: of one engine, or of several together. Used by the subcommands that reload and that load.
+// What a bar shows of reloads: of one engine, or of several together. Used by the subcommands that reload and that
+// load.
 #pragma once
 
 #include <mutex>

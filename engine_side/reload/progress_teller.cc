@@ -33,7 +33,7 @@ void ProgressTeller::Expect(std::uint64_t bytes_total, std::uint64_t layers_tota
 void ProgressTeller::Came(std::uint64_t bytes, std::uint64_t layers) {
   now_.bytes = bytes;
   now_.layers = layers;
-  if (MayTell()) Tell();
+  if (tell_ && MayTell()) Tell();
 }
 
 bool ProgressTeller::MayTell() const {

@@ -14,9 +14,9 @@ namespace layercast {
 // Of one rank, or of all ranks of an engine together. Within a reload, `bytes` and `layers` never decrease. After the
 // last byte they equal their totals.
 struct ReloadProgress {
-  Version version{};    // that is being loaded, as far as it is known: a publisher's once it was reached, a checkpoint's
-                        // digest at its end
-  std::string stage{};  // "connect", "plan", "receive", "verify" or "commit" (kReloadStages)
+  Version version{};  // that is being loaded, as far as it is known: a publisher's once it was reached, a checkpoint's
+                      // digest at its end
+  std::string stage{};             // "connect", "plan", "receive", "verify" or "commit" (kReloadStages)
   std::uint64_t bytes = 0;         // received and processed
   std::uint64_t bytes_total = 0;   // 0: not known, as before the plan is made
   std::uint64_t layers = 0;        // processed. Tensors in kernel format count once all of them are there

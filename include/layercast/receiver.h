@@ -106,10 +106,10 @@ struct ReceiverOptions {
   CommitPolicy commit = CommitPolicy::kStaged;
   // True: pieces go straight to their kernel tensors where the recipe allows it. False: all five stages everywhere.
   bool direct = true;
-  // Told how far a reload has come: whenever it enters a stage; while bytes come, for each further hundredth of them and
-  // ten times a second; and once all have come and all layers are whole. Called on the thread that called the receiver,
-  // within that call and under no lock. Bytes wait meanwhile. It may call Cancel and attempt of the receiver, and
-  // nothing else of it. What it throws is logged, and it is then told no more of that reload, which goes on. May be
+  // Told how far a reload has come: whenever it enters a stage; while bytes come, for each further hundredth of them
+  // and ten times a second; and once all have come and all layers are whole. Called on the thread that called the
+  // receiver, within that call and under no lock. Bytes wait meanwhile. It may call Cancel and attempt of the receiver,
+  // and nothing else of it. What it throws is logged, and it is then told no more of that reload, which goes on. May be
   // empty.
   std::function<void(const ReloadProgress&)> on_progress{};
   // Holds what the commit policy keeps: the staged copy, the undo log, a byte for each buffer. (The copies of buffers

@@ -36,6 +36,8 @@ std::shared_ptr<spdlog::logger> ToStandardError(const std::string& role, std::st
 
 }  // namespace
 
+// On a terminal, a line first wipes the one that it is written to, which may show a progress bar, perhaps of another
+// process.
 void SetUp(const char* role) {
   spdlog::drop(kName);
   spdlog::register_logger(ToStandardError(role, StandardErrorIsTerminal() ? kWipeLine : ""));

@@ -9,8 +9,7 @@
 
 namespace layercast::log {
 
-// Called once by a program's main. From then on, lines begin with the time and `role`. On a terminal they first wipe the
-// line that they are written to, which may show a progress bar, perhaps of another process.
+// Called once by a program's main. From then on, lines begin with the time and `role`.
 void SetUp(const char* role);
 
 // The logger called "layercast" that the host program registered, or else one to standard error.

@@ -45,7 +45,7 @@ std::size_t Slowest(std::span<const ReloadProgress> ranks) {
   return static_cast<std::size_t>(std::ranges::min_element(ranks, {}, ShareOf) - ranks.begin());
 }
 
-ReloadProgress Together(std::span<const ReloadProgress> ranks) {
+ReloadProgress ProgressOfAll(std::span<const ReloadProgress> ranks) {
   ReloadProgress all;
   if (ranks.empty()) return all;
   all.stage = ranks[Slowest(ranks)].stage;
@@ -62,7 +62,7 @@ ReloadProgress Together(std::span<const ReloadProgress> ranks) {
 }
 
 Json EngineProgressToJson(std::span<const ReloadProgress> ranks) {
-  Json json = ProgressToJson(Together(ranks));
+  Json json = ProgressToJson(ProgressOfAll(ranks));
   json["ranks"] = Json::array();
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     Json rank = {{"rank", i}};

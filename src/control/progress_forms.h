@@ -17,9 +17,9 @@ ReloadProgress ProgressFromJson(const Json& json);
 // The rank that has the least share of its bytes; the first of several.
 std::size_t Slowest(std::span<const ReloadProgress> ranks);
 // All ranks as one. Totals are not known before those of every rank are, so that they do not grow.
-ReloadProgress Together(std::span<const ReloadProgress> ranks);
+ReloadProgress ProgressOfAll(std::span<const ReloadProgress> ranks);
 
-// What an engine's status says of the reload under way: the fields of Together(ranks), and "ranks", each with its
+// What an engine's status says of the reload under way: the fields of ProgressOfAll(ranks), and "ranks", each with its
 // number and without the version.
 Json EngineProgressToJson(std::span<const ReloadProgress> ranks);
 // Reads it from a status, in which it is there (not null). Throws as ProgressFromJson does.

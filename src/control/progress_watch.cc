@@ -20,7 +20,7 @@ namespace {
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kNow{0};
-constexpr Milliseconds kTurn{50};  // between two looks at what engines have said
+constexpr Milliseconds kTurn{50};      // between two looks at what engines have said
 constexpr Milliseconds kAnswer{5000};  // an engine answers at once, whatever it is doing
 
 // Waits until a stop is requested, `period` at most.

@@ -14,23 +14,27 @@
 namespace layercast::cli {
 namespace {
 
+using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-using std::chrono::seconds;
 
 constexpr std::uint64_t kGigabyte = 1'000'000'000;
 constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
 const BarTimes kTimes{.bytes_per_second = 2.3e9, .elapsed = seconds(5)};
 
 BarState Halfway() {
-  return {.what = "tcp://127.0.0.1:7800", .stage = "receive", .bytes = 8 * kGigabyte, .bytes_total = 16 * kGigabyte,
+  return {.what = "tcp://127.0.0.1:7800",
+          .stage = "receive",
+          .bytes = 8 * kGigabyte,
+          .bytes_total = 16 * kGigabyte,
           .slowest = "rank 3 at 38 %"};
 }
 
 TEST(BarLine, SaysEverythingWhereThereIsRoom) {
   EXPECT_EQ(BarLine(Halfway(), kTimes, 120),
-            "tcp://127.0.0.1:7800 receive [##############--------------] 50 % 8.0/16.0 GB 2.3 GB/s 0:04 left rank 3 at 38 %");
+            "tcp://127.0.0.1:7800 receive [##################-------------------] 50 % 8.0/16.0 GB 2.3 GB/s 0:04 left "
+            "rank 3 at 38 %");
 }
 
 TEST(BarLine, LeavesOutTheLeastFirst) {
@@ -38,7 +42,8 @@ TEST(BarLine, LeavesOutTheLeastFirst) {
   EXPECT_EQ(BarLine(Halfway(), kTimes, 82), "tcp://127.0.0.1:7800 receive " + most + " rank 3 at 38 %");
   EXPECT_EQ(BarLine(Halfway(), kTimes, 60), "receive " + most + " rank 3 at 38 %");
   EXPECT_EQ(BarLine(Halfway(), kTimes, 44), "receive " + most);
-  EXPECT_EQ(BarLine(Halfway(), kTimes, 40), "receive 50 % 8.0/16.0 GB 0:04 left");
+  EXPECT_EQ(BarLine(Halfway(), kTimes, 40), "receive 50 % 8.0/16.0 GB 2.3 GB/s 0:04");
+  EXPECT_EQ(BarLine(Halfway(), kTimes, 38), "receive 50 % 8.0/16.0 GB 0:04");
   EXPECT_EQ(BarLine(Halfway(), kTimes, 26), "receive 50 % 8.0/16.0 GB");
   EXPECT_EQ(BarLine(Halfway(), kTimes, 14), "receive 50 %");
   EXPECT_EQ(BarLine(Halfway(), kTimes, 5), "50 %");

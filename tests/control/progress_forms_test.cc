@@ -8,10 +8,10 @@
 namespace layercast {
 namespace {
 
-const Version kVersion{.lineage = "run", .step = 3, .digest = {.high = 1, .low = 2}};
+const Version kUnderWay{.lineage = "run", .step = 3, .digest = {.high = 1, .low = 2}};
 
 ReloadProgress Rank(const std::string& stage, std::uint64_t bytes, std::uint64_t total) {
-  return {.version = kVersion, .stage = stage, .bytes = bytes, .bytes_total = total, .layers = 1, .layers_total = 4};
+  return {.version = kUnderWay, .stage = stage, .bytes = bytes, .bytes_total = total, .layers = 1, .layers_total = 4};
 }
 
 TEST(ProgressForms, ComeBackAsTheyWere) {
@@ -25,34 +25,36 @@ TEST(ProgressForms, ComeBackAsTheyWere) {
 TEST(ProgressForms, ATotalIsKnownOnceThatOfEveryRankIs) {
   for (const char* early : {"", "connect", "plan"}) {
     const std::vector<ReloadProgress> ranks = {Rank("receive", 50, 100), {.stage = early}};
-    const ReloadProgress all = Together(ranks);
+    const ReloadProgress all = ProgressOfAll(ranks);
     EXPECT_EQ(all.bytes, 50U);
     EXPECT_EQ(all.bytes_total, 0U) << early;
     EXPECT_EQ(all.layers_total, 0U) << early;
     EXPECT_EQ(all.stage, early);
-    EXPECT_EQ(all.version, kVersion);
+    EXPECT_EQ(all.version, kUnderWay);
   }
   const std::vector<ReloadProgress> ranks = {Rank("receive", 50, 100), Rank("verify", 0, 0)};  // it takes no part
-  EXPECT_EQ(Together(ranks).bytes_total, 100U);
-  EXPECT_EQ(Together(ranks).layers_total, 8U);
+  EXPECT_EQ(ProgressOfAll(ranks).bytes_total, 100U);
+  EXPECT_EQ(ProgressOfAll(ranks).layers_total, 8U);
 }
 
 TEST(ProgressForms, TheSlowestIsTheRankWithTheLeastShare) {
   const std::vector<ReloadProgress> ranks = {Rank("receive", 50, 100), Rank("receive", 60, 200), Rank("commit", 9, 9)};
   EXPECT_EQ(Slowest(ranks), 1U);
   EXPECT_EQ(Slowest(std::vector<ReloadProgress>(3)), 0U);
-  EXPECT_EQ(Together({}), ReloadProgress());
+  EXPECT_EQ(ProgressOfAll({}), ReloadProgress());
 }
 
 TEST(ProgressForms, AnEnginesStatusHasItsRanks) {
   const std::vector<ReloadProgress> ranks = {Rank("receive", 50, 100), Rank("receive", 60, 200)};
   const Json status = {{"state", "receiving"}, {"progress", EngineProgressToJson(ranks)}};
   EXPECT_EQ(status["progress"]["bytes"], 110);
-  EXPECT_EQ(status["progress"]["ranks"][1],
-            (Json{{"rank", 1}, {"stage", "receive"}, {"bytes", 60}, {"bytes_total", 200}, {"layers", 1}, {"layers_total", 4}}));
+  EXPECT_EQ(
+      status["progress"]["ranks"][1],
+      (Json{
+          {"rank", 1}, {"stage", "receive"}, {"bytes", 60}, {"bytes_total", 200}, {"layers", 1}, {"layers_total", 4}}));
   const EngineProgress read = EngineProgressFromStatus(status);
   EXPECT_EQ(read.state, "receiving");
-  EXPECT_EQ(read.all, Together(ranks));
+  EXPECT_EQ(read.all, ProgressOfAll(ranks));
   ASSERT_EQ(read.ranks.size(), 2U);
   EXPECT_EQ(read.ranks[1].bytes, 60U);
 }

@@ -17,7 +17,7 @@
 namespace layercast {
 namespace {
 
-const Version kVersion{.lineage = "run", .step = 3, .digest = {.high = 1, .low = 2}};
+const Version kComing{.lineage = "run", .step = 3, .digest = {.high = 1, .low = 2}};
 
 // An engine whose reload comes a little further whenever it is asked for its status, and is done at the end.
 class ReloadingEngine {
@@ -32,7 +32,7 @@ class ReloadingEngine {
     EXPECT_EQ(params, (Json{{"last_report", false}}));
     if (!reload_ || came_ == kParts) return reply.Result({{"state", "serving"}, {"progress", nullptr}});
     ++came_;
-    const std::vector<ReloadProgress> ranks(2, {.version = kVersion,
+    const std::vector<ReloadProgress> ranks(2, {.version = kComing,
                                                 .stage = "receive",
                                                 .bytes = 10 * came_,
                                                 .bytes_total = 10 * kParts,
@@ -41,17 +41,16 @@ class ReloadingEngine {
     reply.Result({{"state", "receiving"}, {"progress", EngineProgressToJson(ranks)}});
     if (came_ < kParts) return;
     reload_->Result({{"ok", true},
-                     {"version", VersionToJson(kVersion)},
+                     {"version", VersionToJson(kComing)},
                      {"report", {{"bytes", 20 * kParts}, {"bytes_total", 20 * kParts}, {"layers", 2 * kParts}}},
                      {"error", nullptr}});
   }
 
   std::optional<RpcReply> reload_;  // this and what follows belong to the server's thread until it is done
   std::uint64_t came_ = 0;
-  RpcServer server_{"tcp://127.0.0.1:0", false,
-                    [this](const std::string& method, const Json& params, const RpcReply& reply) {
-                      Take(method, params, reply);
-                    }};
+  RpcServer server_{
+      "tcp://127.0.0.1:0", false,
+      [this](const std::string& method, const Json& params, const RpcReply& reply) { Take(method, params, reply); }};
 };
 
 TEST(ProgressWatch, TellsOfEveryEngineOnTheCallersThreadUntilItHasEverything) {
@@ -59,18 +58,18 @@ TEST(ProgressWatch, TellsOfEveryEngineOnTheCallersThreadUntilItHasEverything) {
   Controller controller({first.endpoint(), second.endpoint()});
   std::vector<std::vector<EngineProgress>> told(2);
   const std::thread::id here = std::this_thread::get_id();
-  const auto outcomes = controller.ReloadWeights({.publisher = "tcp://127.0.0.1:9",
-                                                  .on_progress = [&](const EngineProgress& progress) {
-                                                    EXPECT_EQ(std::this_thread::get_id(), here);
-                                                    told.at(progress.engine).push_back(progress);
-                                                  }});
+  const auto outcomes =
+      controller.ReloadWeights({.publisher = "tcp://127.0.0.1:9", .on_progress = [&](const EngineProgress& progress) {
+                                  EXPECT_EQ(std::this_thread::get_id(), here);
+                                  told.at(progress.engine).push_back(progress);
+                                }});
   for (std::size_t i = 0; i < 2; ++i) {
     ASSERT_TRUE(outcomes[i].ok) << outcomes[i].error->what();
     ASSERT_FALSE(told[i].empty());
     std::uint64_t bytes = 0;
     for (const EngineProgress& progress : told[i]) {
       EXPECT_EQ(progress.endpoint, controller.endpoints()[i]);
-      EXPECT_EQ(progress.all.version, kVersion);
+      EXPECT_EQ(progress.all.version, kComing);
       EXPECT_EQ(progress.all.bytes_total, 20 * ReloadingEngine::kParts);
       EXPECT_GE(progress.all.bytes, bytes);
       bytes = progress.all.bytes;
@@ -87,11 +86,11 @@ TEST(ProgressWatch, WhatTheCallersCodeThrowsCostsTheReloadNothing) {
   ReloadingEngine engine;
   Controller controller({engine.endpoint()});
   int told = 0;
-  const auto outcomes = controller.ReloadWeights({.publisher = "tcp://127.0.0.1:9",
-                                                  .on_progress = [&](const EngineProgress&) {
-                                                    ++told;
-                                                    throw std::runtime_error("a broken bar");
-                                                  }});
+  const auto outcomes =
+      controller.ReloadWeights({.publisher = "tcp://127.0.0.1:9", .on_progress = [&](const EngineProgress&) {
+                                  ++told;
+                                  throw std::runtime_error("a broken bar");
+                                }});
   EXPECT_TRUE(outcomes[0].ok) << outcomes[0].error->what();
   EXPECT_EQ(told, 1);
 }

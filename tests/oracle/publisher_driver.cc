@@ -94,7 +94,8 @@ void Run(const std::vector<std::string>& arguments) {
   const PublishedVersion published = publisher.Publish(options, std::move(weights));
   std::printf("%s\n", publisher.endpoint().c_str());
   std::fflush(stdout);
-  if (std::cin.get() == '\n') go_on.count_down();
+  std::cin.get();
+  go_on.count_down();
   while (std::cin.get() != std::char_traits<char>::eof()) {
   }
 }

@@ -124,7 +124,8 @@ TEST(ReceiverProgress, TheCallbackMayGiveTheReloadUpAndNothingElse) {
   ReceiverRig rig;
   const Weights weights = rig.Version(1);
   rig.on_progress = [&](const ReloadProgress& progress) {
-    EXPECT_THAT(ErrorOf([&] { rig.receiver->Abort(); }, ErrorCode::kFailedPrecondition), HasSubstr("Abort was called during"));
+    EXPECT_THAT(ErrorOf([&] { rig.receiver->Abort(); }, ErrorCode::kFailedPrecondition),
+                HasSubstr("Abort was called during"));
     if (progress.bytes > 0) rig.receiver->Cancel(rig.receiver->attempt());
   };
   EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(EagerSource(weights)); }, ErrorCode::kCancelled),

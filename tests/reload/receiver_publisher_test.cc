@@ -87,7 +87,7 @@ TEST_P(PublishTest, TheProgressIsToldFromTheFirstWordToTheLastByte) {
   for (const PublishAs mode : {PublishAs::kSnapshot, PublishAs::kStream}) {
     const std::uint64_t step = mode == PublishAs::kSnapshot ? 1 : 2;
     const PublishedVersion published = Publish(step, mode);
-    const auto rig = Rank("none", {1, 2});
+    const auto rig = Rank("none");
     std::vector<ReloadProgress> told;
     rig->on_progress = [&](const ReloadProgress& progress) { told.push_back(progress); };
     const ReloadReport report = Take(*rig, step).get();

@@ -4,10 +4,10 @@
 // `close_link` (and live on) name the ranks that do so; the others answer. Reloads are of dummy weights, whose seed is
 // the version's step; `fails_in` names the phase in which all ranks fail as on corrupt bytes, and `dies_in` that in
 // which they die; with `fails_on`, that rank alone, and the others go on until they are told to give the attempt up,
-// and then fail with the code `gives_up_with`. `says` has what each rank says of its progress as it stages. A step gives each sequence the token after its last one, and as
-// log-probability the number of tokens that were fed; one token kills the rank, and after another none can be picked.
-// With a folder as --model that has the pipes `asked` and `go`, a step says that it was asked for and waits for leave
-// (step_gate.h).
+// and then fail with the code `gives_up_with`. `says` has what each rank says of its progress as it stages. A step
+// gives each sequence the token after its last one, and as log-probability the number of tokens that were fed; one
+// token kills the rank, and after another none can be picked. With a folder as --model that has the pipes `asked` and
+// `go`, a step says that it was asked for and waits for leave (step_gate.h).
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
