@@ -66,11 +66,12 @@ class Probe final : public Subcommand {
   }
 
   void Run(Output& output) override {
-    const Json probe = ProbeJson(publisher_, ProbePublisher(publisher_, timeout_.deadline()));
+    const PublisherProbe probed = ProbePublisher(publisher_, timeout_.deadline());
+    const Json probe = ProbeJson(publisher_, probed);
     output.Print(probe, ProbeText(probe));
-    if (probe["channel"].is_null()) {
-      throw Error(ErrorCode::kUnsupported, "no data channel to publisher " + publisher_ + " is usable");
-    }
+    if (!probe["channel"].is_null()) return;
+    const Error none = WhyNone(probed.trials);
+    throw Error(none.code(), "publisher " + publisher_ + ": " + none.what());
   }
 
  private:

@@ -100,6 +100,7 @@ FetchOptions PeerSession::HowToFetch() {
   fetch.device = environment_.device;
   fetch.relay = relay_ ? &*relay_ : nullptr;
   fetch.peer_timeout = environment_.options.peer_timeout;
+  if (request_->lender) fetch.role = "lender";
   fetch.stop = request_->stop;
   return fetch;
 }

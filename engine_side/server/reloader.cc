@@ -106,7 +106,10 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
   if (staged.error) {
     if (NothingBegan(report_)) report_ = nullptr;
     DropStaged();
-    throw Error(*staged.error);
+    if (!engine) throw Error(*staged.error);
+    // Ranks know the lender's ranks alone, at addresses that nobody has named.
+    throw Error(staged.error->code(),
+                "taking what engine " + request["engine"].get<std::string>() + " lends: " + staged.error->what());
   }
 }
 

@@ -31,6 +31,15 @@ std::unique_ptr<FetchingEnd> Connect(const Transport& transport, const std::stri
   return transport.Connect(address, deadline.AtMost(transport.connect_time()));
 }
 
+// Called when a channel has failed, or has taken all its time: that says nothing of the channel if the attempt was
+// given up, or the publisher is gone.
+void ExpectToGoOn(const std::string& channel, const ExpectAlive& expect_alive, Deadline deadline) {
+  if (deadline.Stopped()) {
+    throw Error(ErrorCode::kCancelled, "measuring channel " + channel + ": this attempt was given up");
+  }
+  expect_alive(deadline);
+}
+
 bool CanBeTaken(const ChannelTrial& trial) { return trial.usable && !trial.by_name; }
 
 // Why a channel that was tried is not taken. One that works may be left because it is taken only by name.
@@ -74,22 +83,34 @@ std::string WhyPicked(const std::vector<ChannelTrial>& trials, std::size_t picke
   return "the only one: " + Join(trials, false, "; ");
 }
 
+Error WhyNone(const std::vector<ChannelTrial>& trials) {
+  std::string failed;
+  auto code = ErrorCode::kUnsupported;  // unless one that failed says more than that it cannot do what was asked
+  for (const ChannelTrial& trial : trials) {
+    if (!trial.failure) continue;
+    failed += (failed.empty() ? "" : "; ") + trial.name + ": " + trial.reason;
+    if (trial.failure == ErrorCode::kResourceExhausted) code = ErrorCode::kResourceExhausted;
+    if (trial.failure != ErrorCode::kUnsupported && code == ErrorCode::kUnsupported) code = ErrorCode::kUnavailable;
+  }
+  return {code, "no data channel to it works: " + (failed.empty() ? Join(trials, false, "; ") : failed)};
+}
+
 ChannelChooser::ChannelChooser(std::vector<std::unique_ptr<Transport>> transports)
     : transports_(std::move(transports)) {}
 
-ChosenChannel ChannelChooser::Choose(const wire::Welcome& welcome, const std::string& forced, Deadline deadline,
-                                     bool measured) {
+ChosenChannel ChannelChooser::Choose(const wire::Welcome& welcome, const ExpectAlive& expect_alive,
+                                     const std::string& forced, Deadline deadline, bool measured) {
   const std::lock_guard lock(mutex_);
   if (!forced.empty()) {  // a forced channel is tried again even if it failed before: there is no other
     std::erase_if(measured_, [&](const auto& end) { return end.first.first == forced && end.second.error; });
   }
+  const Trying how{welcome, expect_alive, deadline, !forced.empty(), measured};
   while (true) {
-    const std::vector<ChannelTrial> trials = Try(welcome, forced, measured, deadline);
+    const std::vector<ChannelTrial> trials = Try(forced, how);
     const std::optional<std::size_t> picked = PickChannel(trials);
     if (!picked) {
       ThrowWhatFailed(welcome, forced);
-      throw Error(RanOut(welcome) ? ErrorCode::kResourceExhausted : ErrorCode::kUnsupported,
-                  "no data channel to it works: " + Join(trials, false, "; "));
+      throw WhyNone(trials);
     }
     const ChannelTrial& trial = trials[*picked];
     const std::string& address = FindOffered(welcome, trial.name)->address;
@@ -99,31 +120,33 @@ ChosenChannel ChannelChooser::Choose(const wire::Welcome& welcome, const std::st
               forced.empty() ? WhyPicked(trials, *picked) : "it was asked for", trial.gb_per_s};
     } catch (const std::exception& thrown) {  // it worked when it was measured
       const Error error = AsError(thrown);
-      if (!forced.empty() || deadline.Stopped() || error.code() == ErrorCode::kResourceExhausted) throw;
+      ExpectToGoOn(trial.name, expect_alive, deadline);
+      if (!forced.empty() || error.code() == ErrorCode::kResourceExhausted) throw;
       log::warn("channel {} to publisher {}: {}", trial.name, welcome.publisher, error.what());
       measured_[{trial.name, address}] = {.error = error, .at = Clock::now()};
     }
   }
 }
 
-std::vector<ChannelTrial> ChannelChooser::TryAll(const wire::Welcome& welcome, Deadline deadline) {
+std::vector<ChannelTrial> ChannelChooser::TryAll(const wire::Welcome& welcome, const ExpectAlive& expect_alive,
+                                                 Deadline deadline) {
   const std::lock_guard lock(mutex_);
   measured_.clear();
+  const Trying how{welcome, expect_alive, deadline, /*named=*/true, /*measured=*/true};
   std::vector<ChannelTrial> trials;
   const HostIdentity mine = HostIdentity::Mine();
   for (const std::unique_ptr<Transport>& transport : transports_) {
-    trials.push_back(TryOne(*transport, mine, welcome, {.named = true, .measured = true}, deadline));
+    trials.push_back(TryOne(*transport, mine, how));
   }
   return trials;
 }
 
-std::vector<ChannelTrial> ChannelChooser::Try(const wire::Welcome& welcome, const std::string& forced, bool measured,
-                                              Deadline deadline) {
+std::vector<ChannelTrial> ChannelChooser::Try(const std::string& forced, const Trying& how) {
   std::vector<ChannelTrial> trials;
   const HostIdentity mine = HostIdentity::Mine();
   for (const std::unique_ptr<Transport>& transport : transports_) {
     if (!forced.empty() && transport->name() != forced) continue;
-    trials.push_back(TryOne(*transport, mine, welcome, {.named = !forced.empty(), .measured = measured}, deadline));
+    trials.push_back(TryOne(*transport, mine, how));
     if (!forced.empty()) trials.back().by_name = false;         // it was asked for by name
     if (trials.back().usable && trials.back().attaches) break;  // the others need no measurement
   }
@@ -131,8 +154,8 @@ std::vector<ChannelTrial> ChannelChooser::Try(const wire::Welcome& welcome, cons
   return trials;
 }
 
-ChannelTrial ChannelChooser::TryOne(const Transport& transport, const HostIdentity& mine, const wire::Welcome& welcome,
-                                    const Trying& how, Deadline deadline) {
+ChannelTrial ChannelChooser::TryOne(const Transport& transport, const HostIdentity& mine, const Trying& how) {
+  const wire::Welcome& welcome = how.welcome;
   const HostIdentity theirs{welcome.host.boot_id, welcome.host.network, welcome.host.user, welcome.host.process};
   ChannelTrial trial{.name = std::string(transport.name())};
   trial.reason = transport.WhyNotHere();
@@ -152,17 +175,18 @@ ChannelTrial ChannelChooser::TryOne(const Transport& transport, const HostIdenti
   if (!how.measured) {
     const Measured* const known = Known({trial.name, offered->address});
     trial.usable = known == nullptr || !known->error;
-    if (!trial.usable) trial.reason = known->error->what();
+    if (trial.usable) return trial;
+    trial.reason = known->error->what();
+    trial.failure = known->error->code();
     return trial;
   }
-  const Measured& measured = Measure(transport, offered->address, deadline);
+  const Measured& measured = Measure(transport, offered->address, how);
   trial.attaches = measured.attaches;
   trial.lane = measured.lane;
   trial.gb_per_s = measured.gb_per_s;
   if (measured.error) trial.reason = measured.error->what();
-  // kNotFound means that the publisher offers no probe, as those of other makes may not. The channel works all the
-  // same.
-  trial.usable = !measured.error || measured.error->code() == ErrorCode::kNotFound;
+  trial.usable = !Failed(measured);
+  if (!trial.usable) trial.failure = measured.error->code();
   return trial;
 }
 
@@ -176,36 +200,33 @@ const ChannelChooser::Measured* ChannelChooser::Known(const EndKey& key) const {
   return of_channel && Clock::now() - known->second.at < kTryAgainAfter ? &known->second : nullptr;
 }
 
+// kNotFound means that the publisher offers no probe, as those of other makes may not. The channel works all the same.
+bool ChannelChooser::Failed(const Measured& measured) {
+  return measured.error && measured.error->code() != ErrorCode::kNotFound;
+}
+
 const ChannelChooser::Measured& ChannelChooser::Measure(const Transport& transport, const std::string& address,
-                                                        Deadline deadline) {
+                                                        const Trying& how) {
   const EndKey key(transport.name(), address);
   if (const Measured* const known = Known(key)) return *known;
   if (measured_.size() >= kMostMeasured) measured_.clear();
   Measured measured{.at = Clock::now()};
+  bool cut_short = false;
   try {
-    const std::unique_ptr<FetchingEnd> end = Connect(transport, address, deadline);
+    const std::unique_ptr<FetchingEnd> end = Connect(transport, address, how.deadline);
     measured.attaches = end->attaches();
     measured.lane = end->lane();
-    measured.gb_per_s = MeasureChannel(*end, memory_, deadline.AtMost(kProbeTime));
+    const Deadline probed = how.deadline.AtMost(kProbeTime);
+    measured.gb_per_s = MeasureChannel(*end, memory_, probed);
+    cut_short = probed.Passed();  // by a link that is slow, or a publisher that froze meanwhile
   } catch (const std::exception& error) {
     measured.error = AsError(error);
   }
-  if (deadline.Stopped()) {  // a measurement that was cut short must not be remembered
-    throw Error(ErrorCode::kCancelled, "measuring channel " + key.first + ": this attempt was given up");
-  }
-  if (measured.error && measured.error->code() != ErrorCode::kNotFound) {
+  if (cut_short || Failed(measured)) ExpectToGoOn(key.first, how.expect_alive, how.deadline);
+  if (Failed(measured)) {
     log::warn("channel {} does not work: {}", key.first, measured.error->what());
   }
   return measured_[key] = std::move(measured);
-}
-
-// Whether a channel does not work because something has run out here.
-bool ChannelChooser::RanOut(const wire::Welcome& welcome) const {
-  return std::ranges::any_of(welcome.channels, [this](const wire::ChannelAddress& offered) {
-    const auto measured = measured_.find({offered.name, offered.address});
-    return measured != measured_.end() && measured->second.error &&
-           measured->second.error->code() == ErrorCode::kResourceExhausted;
-  });
 }
 
 // A channel that was asked for by name throws its own error, which says best what is wrong.

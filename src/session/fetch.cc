@@ -40,7 +40,7 @@ class Session final : public FetchSession {
     if (endpoints.empty()) throw Error(ErrorCode::kInvalidArgument, "expected the endpoint of a publisher, got none");
     for (const std::string& endpoint : endpoints) {
       KeepAlive();
-      const PublisherSession& publisher = OpenOne({"publisher", endpoint}, lineage, step, deadline);
+      const PublisherSession& publisher = OpenOne({options_.role, endpoint}, lineage, step, deadline);
       ExpectSameMode(publisher);
       lineage = publisher.manifest().version().lineage;
       step = publisher.manifest().version().step;

@@ -46,6 +46,7 @@ using LayoutsByPublisher = std::map<std::string, std::shared_ptr<const ManifestL
 struct FetchOptions {
   ChannelChooser* channels = nullptr;     // outlives the session, and is kept for the next one
   LayoutsByPublisher* layouts = nullptr;  // null: not remembered. Outlives the session, and is kept for the next
+  std::string role = "publisher";         // of the peers, in errors
   std::string channel;  // "shm", "zmq", ...: that one or an error; empty: the fastest that both ends have
   bool measure = true;  // measures the channels before one is chosen
   // How many chunks may be under way at once: the receiver's credits. Its publishers share them, but each gets a few.

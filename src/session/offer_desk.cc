@@ -168,6 +168,7 @@ wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
   if (sessions_.contains(key)) throw Error(ErrorCode::kInvalidArgument, "'hello' twice in one session");
   CheckMaySpeak(key, hello);
   std::shared_ptr<const VersionHold> hold = HoldVersion(hello);
+  parts_.context.failpoints.Hit("answer.hello");
   const std::shared_ptr<OfferedVersion>& version = hold->version();
   wire::Welcome welcome{.protocol = std::min(hello.newest_protocol, wire::kNewestProtocol),
                         .publisher = options_.name,

@@ -10,16 +10,19 @@ namespace layercast {
 
 PublisherProbe ProbePublisher(const std::string& endpoint, Deadline deadline) {
   const PeerName peer{"publisher", endpoint};
-  PublisherLink link(peer, std::chrono::milliseconds(5000));
-  wire::Hello hello;
-  hello.engine = "layercast probe";
-  hello.host = MyHost();
-  const wire::Welcome welcome = NamingPeer(peer, [&] { return link.Greet(hello, deadline); });
-  ChannelChooser chooser;
-  PublisherProbe probe{welcome.publisher, welcome.host.boot_id == hello.host.boot_id,
-                       chooser.TryAll(welcome, deadline)};
-  link.Send(wire::Bye{});
-  return probe;
+  return NamingPeer(peer, [&] {
+    PublisherLink link(peer, std::chrono::milliseconds(5000));
+    wire::Hello hello;
+    hello.engine = "layercast probe";
+    hello.host = MyHost();
+    const wire::Welcome welcome = link.Greet(hello, deadline);
+    const ExpectAlive expect_alive = [&](Deadline until) { link.ExpectAlive(until, "measuring its data channels"); };
+    ChannelChooser chooser;
+    PublisherProbe probe{welcome.publisher, welcome.host.boot_id == hello.host.boot_id,
+                         chooser.TryAll(welcome, expect_alive, deadline)};
+    link.Send(wire::Bye{});
+    return probe;
+  });
 }
 
 }  // namespace layercast

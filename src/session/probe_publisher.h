@@ -16,7 +16,7 @@ struct PublisherProbe {
 };
 
 // Opens a session on the publisher's newest version, measures, and closes it. Throws what FetchSession::Open throws. A
-// channel that fails is part of the answer.
+// channel that fails while the publisher is there is part of the answer.
 PublisherProbe ProbePublisher(const std::string& endpoint, Deadline deadline);
 
 }  // namespace layercast

@@ -68,7 +68,7 @@ std::optional<wire::Message> PublisherLink::Receive(Deadline deadline, const std
       return std::move(first.message);
     }
     const bool lost = WasLost();
-    if (std::optional<wire::Message> message = TakeOne(stage)) return message;
+    if (std::optional<wire::Message> message = TakeOne(stage, lost)) return message;
     KeepAlive(stage, lost);
     if (deadline.Passed()) return std::nullopt;
     std::array<zmq::pollitem_t, 1> items = {{{socket_.handle(), 0, ZMQ_POLLIN, 0}}};
@@ -96,9 +96,19 @@ void PublisherLink::RefuseAnswer(const std::string& stage, const std::string& ex
                                        std::string(wire::MessageName(got)) + "'");
 }
 
+void PublisherLink::ExpectAlive(Deadline deadline, const std::string& stage) {
+  SendPing(Deadline::Clock::now());
+  const std::uint64_t asked = pings_;  // a pong that was on its way already tells nothing of now
+  for (TakeIn(0, stage); pongs_ < asked; TakeIn(0, stage)) {
+    if (deadline.Passed()) ThrowNoAnswer(stage);
+    std::array<zmq::pollitem_t, 1> items = {{{socket_.handle(), 0, ZMQ_POLLIN, 0}}};
+    PollSockets(items, deadline.AtMost(MessageMeter::kLook).Remaining());
+  }
+}
+
 void PublisherLink::TakeIn(std::size_t most, const std::string& stage) {
   const bool lost = WasLost();
-  while (std::optional<wire::Message> message = TakeOne(stage)) {
+  while (std::optional<wire::Message> message = TakeOne(stage, lost)) {
     if (taken_in_.size() >= most) RefuseAnswer(stage, "nothing", *message);
     if (taken_in_bytes_ + last_bytes_ > kMostTakenIn) {
       RefuseAnswer(stage, "at most " + std::to_string(kMostTakenIn) + " bytes before any is asked for", *message);
@@ -111,8 +121,7 @@ void PublisherLink::TakeIn(std::size_t most, const std::string& stage) {
 
 wire::Message PublisherLink::Expect(Deadline deadline, const std::string& stage) {
   if (std::optional<wire::Message> message = Receive(deadline, stage)) return std::move(*message);
-  throw Error(ErrorCode::kDeadlineExceeded,
-              peer_.text() + ", " + stage + ": no answer before the deadline" + DoubtOfEndpoint(heard_));
+  ThrowNoAnswer(stage);
 }
 
 // Whether the connection has ended since the publisher was first heard. ZeroMQ connects again, but to a publisher that
@@ -126,17 +135,14 @@ bool PublisherLink::WasLost() {
 
 void PublisherLink::KeepAlive(const std::string& stage, bool lost) {
   ThrowIfStopped(stop_, peer_.text() + ", " + stage);
-  if (lost) throw LostConnection(peer_.text() + ": the connection was lost, " + stage, kOnTheirWay);
+  if (lost) ThrowLost(stage);
   if (const std::string why = limits_->Enforce(); !why.empty()) {
     throw Error(ErrorCode::kCorrupt, peer_.text() + ", " + stage + ": " + why);
   }
   const auto now = Deadline::Clock::now();
   if (now - last_ping_ >= kPingInterval) {
     if (limits_->Moved()) last_heard_ = now;  // a large message may be on its way, behind which pongs wait
-    // Only a ping that went out and was never answered is silence. If this end itself paused for long, it is not.
-    if (now - last_ping_ > 2 * kPingInterval) last_heard_ = now;
-    last_ping_ = now;
-    Send(wire::Ping{});
+    SendPing(now);
   }
   if (std::chrono::floor<milliseconds>(now - last_heard_) >= peer_timeout_) {  // which may be the longest there is
     throw Error(ErrorCode::kUnavailable, peer_.text() + " was silent for " + std::to_string(peer_timeout_.count()) +
@@ -144,8 +150,16 @@ void PublisherLink::KeepAlive(const std::string& stage, bool lost) {
   }
 }
 
-// Takes one message that is neither a pong nor a refusal.
-std::optional<wire::Message> PublisherLink::TakeOne(const std::string& stage) {
+void PublisherLink::SendPing(Deadline::Clock::time_point now) {
+  // Only a ping that went out and was never answered is silence. If this end itself paused for long, it is not.
+  if (now - last_ping_ > 2 * kPingInterval) last_heard_ = now;
+  last_ping_ = now;
+  ++pings_;
+  Send(wire::Ping{});
+}
+
+// Takes one message that is neither a pong nor a refusal. `lost`: the connection was, before the message was taken.
+std::optional<wire::Message> PublisherLink::TakeOne(const std::string& stage, bool lost) {
   zmq::message_t raw;
   for (int skipped = 0; skipped < kMostSkipped && socket_.recv(raw, zmq::recv_flags::dontwait); ++skipped) {
     limits_->Heard(raw);
@@ -155,12 +169,24 @@ std::optional<wire::Message> PublisherLink::TakeOne(const std::string& stage) {
     last_heard_ = Deadline::Clock::now();
     heard_ = true;
     if (const auto* refused = std::get_if<wire::Refused>(&frame.message)) {
+      // One that was started anew at the same endpoint knows no session of the one before.
+      if (lost && refused->code == ErrorCode::kFailedPrecondition) ThrowLost(stage);
       throw Error(refused->code, peer_.text() + ", " + stage + ": " + WordsOf(*refused));
     }
     CheckNames(frame.message);
     if (!std::holds_alternative<wire::Pong>(frame.message)) return std::move(frame.message);
+    ++pongs_;
   }
   return std::nullopt;
+}
+
+void PublisherLink::ThrowLost(const std::string& stage) const {
+  throw LostConnection(peer_.text() + ": the connection was lost, " + stage, kOnTheirWay);
+}
+
+void PublisherLink::ThrowNoAnswer(const std::string& stage) const {
+  throw Error(ErrorCode::kDeadlineExceeded,
+              peer_.text() + ", " + stage + ": no answer before the deadline" + DoubtOfEndpoint(heard_));
 }
 
 }  // namespace layercast

@@ -33,6 +33,10 @@ class PublisherLink {
   // As Receive, but throws kDeadlineExceeded if the deadline passes.
   wire::Message Expect(Deadline deadline, const std::string& stage);
 
+  // Asks the publisher whether it is there, and waits for its answer: for whoever was kept away from the link, and by
+  // what the publisher's death may have caused. Throws as TakeIn(0) and Expect do.
+  void ExpectAlive(Deadline deadline, const std::string& stage);
+
   // Keeps the lease alive while this end waits for something else, and keeps what has arrived for Receive. Throws what
   // Receive throws, and kCorrupt if the publisher is more than `most` messages, or kMostTakenIn bytes, ahead.
   static constexpr std::size_t kMostTakenIn = std::size_t{64} << 20;
@@ -49,7 +53,10 @@ class PublisherLink {
  private:
   bool WasLost();
   void KeepAlive(const std::string& stage, bool lost);
-  std::optional<wire::Message> TakeOne(const std::string& stage);
+  void SendPing(Deadline::Clock::time_point now);
+  std::optional<wire::Message> TakeOne(const std::string& stage, bool lost);
+  [[noreturn]] void ThrowLost(const std::string& stage) const;
+  [[noreturn]] void ThrowNoAnswer(const std::string& stage) const;
 
   const PeerName peer_;
   const std::chrono::milliseconds peer_timeout_;
@@ -62,6 +69,8 @@ class PublisherLink {
   bool heard_ = false;              // the publisher has said anything at all
   std::uint64_t ended_before_ = 0;  // connections, by then
   Deadline::Clock::time_point last_ping_;
+  std::uint64_t pings_ = 0;  // that were sent
+  std::uint64_t pongs_ = 0;  // that have come, one for each ping, in their order
   struct TakenIn {
     wire::Message message;
     std::size_t bytes = 0;

@@ -43,7 +43,8 @@ void PublisherSession::Open(const ReceiverIdentity& self, const std::string& lin
   manifest_ = Manifest::Decode(welcome.manifest, LayoutOf(options_, endpoint()));
   cost_ = welcome.cost;
   mode_ = welcome.stream ? PublishMode::kStream : PublishMode::kSnapshot;
-  ChosenChannel chosen = options_.channels->Choose(welcome, options_.channel, deadline, options_.measure);
+  const ExpectAlive expect_alive = [this](Deadline until) { link_.ExpectAlive(until, "choosing a data channel"); };
+  ChosenChannel chosen = options_.channels->Choose(welcome, expect_alive, options_.channel, deadline, options_.measure);
   channel_use_ = {chosen.name, chosen.lane, chosen.reason, chosen.probed_gb_per_s};
   channel_ = std::move(chosen.end);
 }

@@ -33,6 +33,10 @@ struct OfferedTensor {
 // The offer by which a channel is measured: not tensors of a version, but bytes that both ends know
 // (session/channel_probe.h).
 inline constexpr std::uint64_t kProbeOffer = ~std::uint64_t{0};
+// The fail point of a request for a chunk of that offer.
+constexpr std::string_view FailPointOf(std::uint64_t offer_id) {
+  return offer_id == kProbeOffer ? "serve.probe" : "serve.chunk";
+}
 
 // What a publisher lets receivers read: the tensors of a version (or of one stream slot), by manifest index. Value. The
 // memory is borrowed, and does not change while it is offered, except for tensors that a relay has yet to receive.
@@ -62,8 +66,8 @@ class OfferingEnd {
   // Receivers that have stopped reading lose their connection after a second or so. Does nothing if there is no such
   // offer.
   virtual void Remove(std::uint64_t offer_id) = 0;
-  // From now on the end hits the fail point `serve.chunk` at each request for a chunk of a version. `failpoints` must
-  // outlive the end.
+  // From now on the end hits the fail point `serve.chunk` at each request for a chunk of a version, and `serve.probe`
+  // at each for one of the probe. `failpoints` must outlive the end.
   virtual void Arm(FailPoints& /*failpoints*/) {}
   // CPU seconds that the end's own threads have used so far, and those of its library's threads that can be told apart.
   virtual double core_seconds() { return 0; }

@@ -6,7 +6,7 @@
 namespace layercast {
 
 void ReplyQueue::Push(const Request& request, const OfferBook& book, FailPoints* failpoints) {
-  if (failpoints != nullptr && request.offer_id != kProbeOffer) failpoints->Hit("serve.chunk");
+  if (failpoints != nullptr) failpoints->Hit(FailPointOf(request.offer_id));
   if (replies_.size() == kMaxRequestsUnderWay || regions_ + request.regions.size() > kMaxRegionsUnderWay) {
     throw Error(ErrorCode::kCorrupt, "too many requests under way");
   }

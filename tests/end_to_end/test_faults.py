@@ -86,6 +86,17 @@ def test_a_rank_that_died_while_nothing_was_asked_is_started_anew_by_whatever_is
     setting.assert_serving_a()
 
 
+@pytest.mark.parametrize("ends", ["kill", "stop"])
+def test_an_engine_whose_rank_ends_while_it_lends_is_named(ends, setting):
+    setting.serve(tp=1)
+    lender = setting.start("serve", "--model", setting.folders["b"], "--quantization", RECIPE,
+                           failpoints=f"rank0:answer.hello={ends}")
+    done = setting.reload("--from-engine", lender.endpoint)
+    assert fired(lender, "answer.hello")
+    assert done["error"]["code"] in ("unavailable", "deadline_exceeded")
+    setting.assert_failed_and_still_serving_a(done, lender.endpoint)
+
+
 def is_stopped(pid):
     return "State:\tT" in pathlib.Path(f"/proc/{pid}/status").read_text()
 
@@ -141,6 +152,42 @@ def test_a_stalled_publisher_is_given_up_and_the_engine_answers_meanwhile(settin
     setting.assert_failed_and_still_serving_a(done, publisher.endpoint)
     publisher.signal(signal.SIGCONT)
     setting.assert_takes_b()
+
+
+def assert_gone(error, publisher):
+    assert error["code"] in ("unavailable", "deadline_exceeded"), error
+    assert publisher.endpoint in error["message"] and "CUDA" not in error["message"], error
+
+
+@pytest.mark.parametrize("ends", ["kill", "stop"])
+@pytest.mark.parametrize("point", ["answer.hello", "serve.probe"])
+def test_a_publisher_that_ends_while_its_channels_are_tried_is_named(point, ends, setting):
+    setting.serve(tp=1)
+    publishers = [setting.publish("--channel", "ucx,zmq", failpoints=f"publisher:{point}={ends}@{skip}")
+                  for skip in (0, 0 if point == "answer.hello" else 3)]
+    assert_gone(setting.program.refused("probe", "--publisher", publishers[0].endpoint), publishers[0])
+    done = setting.reload("--publisher", publishers[1].endpoint)
+    assert all(fired(publisher, point) for publisher in publishers)
+    assert_gone(done["error"], publishers[1])
+    setting.assert_failed_and_still_serving_a(done)
+
+
+@pytest.mark.parametrize("ends", ["kill", "stop"])
+def test_a_publisher_that_ends_between_its_probe_and_the_first_chunk_is_named(ends, setting):
+    setting.serve(tp=1)
+    publisher = setting.publish(failpoints=f"publisher:send.chunk={ends}")
+    done = setting.reload("--publisher", publisher.endpoint)
+    assert fired(publisher, "send.chunk")
+    assert_gone(done["error"], publisher)
+    setting.assert_failed_and_still_serving_a(done)
+
+
+def test_every_command_names_a_frozen_publisher(setting):
+    publisher = setting.publish()
+    publisher.freeze()
+    for command in (("status",), ("probe",), ("plan", "--model", setting.folders["a"]),
+                    ("serve", "--model", setting.folders["a"], "--load-format", "remote")):
+        assert_gone(setting.program.refused(*command, "--publisher", publisher.endpoint), publisher)
 
 
 @pytest.mark.parametrize("mode", ["snapshot", "stream"])

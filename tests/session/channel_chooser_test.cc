@@ -24,6 +24,8 @@ using ::testing::Le;
 ChannelTrial Copying(const std::string& name, double gb_per_s) {
   return {.name = name, .usable = true, .attaches = false, .gb_per_s = gb_per_s};
 }
+const ExpectAlive kIsThere = [](Deadline) {};
+
 ChannelTrial Unusable(const std::string& name, const std::string& reason) {
   return {.name = name, .usable = false, .attaches = false, .gb_per_s = 0, .reason = reason};
 }
@@ -63,6 +65,24 @@ TEST(PickChannel, TheOnlyOneSaysWhatIsWrongWithTheOthers) {
   EXPECT_EQ(PickChannel({Unusable("shm", "another host")}), std::nullopt);
 }
 
+TEST(PickChannel, OnlyWhatTheEndsHaveNotGotIsUnsupported) {
+  const ChannelTrial absent = Unusable("cuda_ipc", "no CUDA driver");
+  ChannelTrial failed = Unusable("zmq", "connection refused");
+  failed.failure = ErrorCode::kUnavailable;
+  ChannelTrial of_other_version = Unusable("ucx", "it speaks no version of ours");
+  of_other_version.failure = ErrorCode::kUnsupported;
+  const auto why_none = [](const std::vector<ChannelTrial>& trials) {
+    const Error none = WhyNone(trials);
+    return std::pair(none.code(), std::string(none.what()));
+  };
+  const std::string begin = "no data channel to it works: ";
+  EXPECT_EQ(why_none({absent}), std::pair(ErrorCode::kUnsupported, begin + "cuda_ipc: no CUDA driver"));
+  EXPECT_EQ(why_none({absent, of_other_version}),
+            std::pair(ErrorCode::kUnsupported, begin + "ucx: it speaks no version of ours"));
+  EXPECT_EQ(why_none({absent, of_other_version, failed}),
+            std::pair(ErrorCode::kUnavailable, begin + "ucx: it speaks no version of ours; zmq: connection refused"));
+}
+
 class ChannelChooserTest : public SessionTest {};
 
 TEST_F(ChannelChooserTest, ASessionSaysWhatItsChannelCanDoAndWhyItWasChosen) {
@@ -95,7 +115,8 @@ TEST_F(ChannelChooserTest, APublisherOffersTheChannelsThatItIsToldTo) {
   const ChannelUse chosen = Open(service)->stats().channel;
   EXPECT_EQ(chosen.name, "zmq");
   EXPECT_THAT(chosen.reason, HasSubstr("shm: the publisher does not offer it"));
-  EXPECT_THAT(ErrorOf([&] { Open(service, "shm"); }), HasSubstr("shm: the publisher does not offer it"));
+  EXPECT_THAT(ErrorOf([&] { Open(service, "shm"); }, ErrorCode::kUnsupported),
+              HasSubstr("shm: the publisher does not offer it"));
   options.channels = {"zmq", "pigeon"};
   EXPECT_THAT(ErrorOf([&] { OfferService(options, pool_, publisher_failpoints_); }), HasSubstr("no channel 'pigeon'"));
 }
@@ -182,11 +203,11 @@ class ProbedEndTest : public ChannelChooserTest {
 };
 
 TEST_F(ProbedEndTest, TheProbeIsFetchedOnceForEachPublisher) {
-  const double measured = channels_.Choose(Welcome(), "", Soon()).probed_gb_per_s;
+  const double measured = channels_.Choose(Welcome(), kIsThere, "", Soon()).probed_gb_per_s;
   EXPECT_GT(measured, 0);
   end_->Remove(kProbeOffer);  // now it cannot be fetched
-  EXPECT_EQ(channels_.Choose(Welcome(), "", Soon()).probed_gb_per_s, measured);
-  EXPECT_EQ(channels_.TryAll(Welcome(), Soon()).front().gb_per_s, 0);
+  EXPECT_EQ(channels_.Choose(Welcome(), kIsThere, "", Soon()).probed_gb_per_s, measured);
+  EXPECT_EQ(channels_.TryAll(Welcome(), kIsThere, Soon()).front().gb_per_s, 0);
 }
 
 TEST_F(ProbedEndTest, APublisherThatFreezesOnceItIsMeasuredIsNotWaitedForUntilTheSessionsDeadline) {
@@ -194,7 +215,7 @@ TEST_F(ProbedEndTest, APublisherThatFreezesOnceItIsMeasuredIsNotWaitedForUntilTh
   std::vector<std::unique_ptr<Transport>> transports;
   transports.push_back(std::make_unique<FreezingTransport>(waits));
   ChannelChooser channels(std::move(transports));
-  EXPECT_THAT(ErrorOf([&] { channels.Choose(Welcome(), "inproc", Deadline::After(std::chrono::hours(1))); }),
+  EXPECT_THAT(ErrorOf([&] { channels.Choose(Welcome(), kIsThere, "inproc", Deadline::After(std::chrono::hours(1))); }),
               HasSubstr("frozen"));
   EXPECT_EQ(waits.size(), 2U);
   EXPECT_THAT(waits, Each(Le(std::chrono::seconds(5))));
@@ -231,10 +252,10 @@ TEST_F(ProbedEndTest, AMeasurementThatIsGivenUpIsNotRemembered) {
   transports.push_back(std::make_unique<StoppingTransport>(stop));
   ChannelChooser channels(std::move(transports));
   const Deadline deadline = Deadline::After(std::chrono::hours(1));
-  EXPECT_THAT(
-      ErrorOf([&] { channels.Choose(Welcome(), "", deadline.OrStop(stop.get_token())); }, ErrorCode::kCancelled),
-      HasSubstr("measuring channel inproc: this attempt was given up"));
-  EXPECT_GT(channels.Choose(Welcome(), "", deadline).probed_gb_per_s, 0);
+  EXPECT_THAT(ErrorOf([&] { channels.Choose(Welcome(), kIsThere, "", deadline.OrStop(stop.get_token())); },
+                      ErrorCode::kCancelled),
+              HasSubstr("measuring channel inproc: this attempt was given up"));
+  EXPECT_GT(channels.Choose(Welcome(), kIsThere, "", deadline).probed_gb_per_s, 0);
 }
 
 // A link so slow that by the deadline no more than `chunks` have come.

@@ -107,6 +107,38 @@ TEST(PublisherLinkAlone, APublisherThatIsGoneIsNoticedAtOnceAfterWhatItSaid) {
               HasSubstr("the connection was lost, waiting"));
 }
 
+TEST(PublisherLinkAlone, OneThatWasStartedAnewAtTheSameEndpointIsNotThePublisherOfThisSession) {
+  std::optional<RawPublisher> publisher(std::in_place);
+  const std::string endpoint = publisher->endpoint();
+  PublisherLink link({"publisher", endpoint}, std::chrono::hours(1));
+  link.Send(wire::Bye{});
+  const std::uint64_t session = wire::Decode(publisher->ReceiveBytes()).session;
+  publisher->Send({.session = session, .message = wire::Pong{}});
+  publisher->Send({.session = session, .message = Ready(1)});
+  EXPECT_EQ(std::get<wire::TensorReady>(link.Expect(Soon(), "waiting")).sequence, 1U);
+  publisher.reset();
+  publisher.emplace(1000, endpoint);
+  auto heard = std::async(std::launch::async, [&] { (void)publisher->ReceiveBytes(); });
+  while (heard.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready) link.Send(wire::Bye{});
+  heard.get();
+  publisher->Send({.session = session, .message = wire::Refused{ErrorCode::kFailedPrecondition, "no such session"}});
+  EXPECT_THAT(ErrorOf([&] { (void)link.Expect(Soon(), "waiting"); }, ErrorCode::kUnavailable),
+              HasSubstr("the connection was lost, waiting"));
+}
+
+TEST(PublisherLinkAlone, APongThatWasOnItsWayBeforeItIsAskedSaysNothingOfNow) {
+  RawPublisher publisher;
+  PublisherLink link({"publisher", publisher.endpoint()}, std::chrono::milliseconds(1200));
+  link.Send(wire::Bye{});
+  const std::uint64_t session = wire::Decode(publisher.ReceiveBytes()).session;
+  const auto answered = std::async(std::launch::async, [&] { publisher.AwaitPing(); });
+  EXPECT_EQ(link.Receive(Deadline::After(std::chrono::milliseconds(700)), "waiting"), std::nullopt);  // it pings
+  answered.wait();
+  publisher.Send({.session = session, .message = wire::Pong{}});
+  EXPECT_THAT(ErrorOf([&] { link.ExpectAlive(Soon(), "asking"); }, ErrorCode::kUnavailable),
+              HasSubstr("was silent for 1200 ms, asking"));
+}
+
 TEST(PublisherLinkAlone, MayWaitForSilenceForEver) {
   RawPublisher publisher;
   PublisherLink link({"publisher", publisher.endpoint()}, std::chrono::milliseconds::max());

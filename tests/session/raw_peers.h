@@ -51,11 +51,12 @@ class RawReceiver {
 // Talks to one receiver.
 class RawPublisher {
  public:
-  explicit RawPublisher(int most_unsent = 1000) : socket_(context_, zmq::socket_type::router) {
+  explicit RawPublisher(int most_unsent = 1000, const std::string& endpoint = "tcp://127.0.0.1:*")
+      : socket_(context_, zmq::socket_type::router) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::sndhwm, most_unsent);
     socket_.set(zmq::sockopt::rcvtimeo, 20'000);
-    socket_.bind("tcp://127.0.0.1:*");
+    socket_.bind(endpoint);
   }
   std::string endpoint() const { return socket_.get(zmq::sockopt::last_endpoint); }
   // The next frame that is no ping.

@@ -56,7 +56,7 @@ void Receiver::TakeRequest(const Request& request) {
   }
   try {
     FailPoints* const failpoints = context_.failpoints;
-    if (failpoints != nullptr && request.offer_id != kProbeOffer) failpoints->Hit("serve.chunk");
+    if (failpoints != nullptr) failpoints->Hit(FailPointOf(request.offer_id));
     Asked asked = Locate(request);
     held_.emplace(request.ticket, Held{asked.offered, request.regions.size(), {}});
     regions_ += request.regions.size();

@@ -43,7 +43,8 @@ class UcxTransport final : public Transport {
     Greeted greeted = Greet(address, reads, deadline);
     if (greeted.welcome.lanes == ucx_channel::Lanes::kReads) {
       if (auto end = MakeReadingEnd(address, std::move(greeted), deadline)) return end;
-      greeted = Greet(address, false, deadline);
+      greeted = Greet(address, false, deadline);  // throws if the publisher is gone, which says nothing of reads
+      no_reads_before_ = Deadline::After(kAgainAfter).at();
     }
     return std::make_unique<UcxFetchingEnd>(address, std::move(greeted), deadline);
   }
@@ -65,7 +66,6 @@ class UcxTransport final : public Transport {
     } catch (const Error& error) {
       if (deadline.Stopped()) throw;
       log::warn("{}; going on with messages", error.what());
-      no_reads_before_ = Deadline::After(kAgainAfter).at();
       return nullptr;
     }
   }
