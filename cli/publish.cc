@@ -82,6 +82,9 @@ class Publish final : public Subcommand {
     app.add_option("--lineage", lineage_, "The training run; by default the folder's name")
         ->check(TakenBy([](const std::string& name) { CheckName("lineage", name); }, "NAME"));
     app.add_option("--step", step_, "The version's step in its lineage")->check(WholeNumber(0))->capture_default_str();
+    app.add_option("--run", run_,
+                   "The run of the trainer that has a --part; by default that of torchrun or Slurm, if it has a name")
+        ->check(TakenBy([](const std::string& name) { CheckName("run", name); }, "NAME"));
     app.add_option("--bind", options_.endpoint, "Where engines find it; port 0 picks one")
         ->check(Endpoint())
         ->capture_default_str();
@@ -119,7 +122,8 @@ class Publish final : public Subcommand {
                            .step = step_,
                            .mode = mode_ == "stream" ? PublishAs::kStream : PublishAs::kSnapshot,
                            .layer_order = order_ == "layer",
-                           .part = part},
+                           .part = part,
+                           .run = run_.empty() ? std::nullopt : std::optional(run_)},
                           Counting(std::move(weights), read));
     bar.reset();
     output.Print({{"ready", true},
@@ -128,11 +132,13 @@ class Publish final : public Subcommand {
                   {"mode", mode_},
                   {"version", VersionToJson(published.version())},
                   {"part", {{"rank", part.rank}, {"ranks", part.ranks}}},
+                  {"run", published.run().empty() ? Json() : Json(published.run())},
                   {"tensors", tensors},
                   {"bytes", bytes}},
                  "publishing " + published.version().ToString() + " at " + publisher.endpoint() + ": " +
                      std::to_string(tensors) + " tensors, " + std::to_string(bytes) + " bytes, as a " + mode_ +
-                     (part.ranks == 1 ? "" : ", part " + part_));
+                     (part.ranks == 1 ? "" : ", part " + part_) +
+                     (published.run().empty() ? "" : ", run " + Quote(published.run())));
     end.Wait();
   }
 
@@ -144,6 +150,7 @@ class Publish final : public Subcommand {
   CLI::Option* window_ = nullptr;
   std::string part_ = "0/1";
   std::string lineage_;
+  std::string run_;
   std::uint64_t step_ = 0;
   PublisherOptions options_;
 };

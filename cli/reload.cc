@@ -93,6 +93,8 @@ std::string ReportText(const Json& outcome) {
   for (const Json& publisher : report.value("publishers", Json::array())) text += RelayedText(publisher);
   const Json& warning = report.at("channel").at("warning");
   if (warning.is_string()) text += "  warning: " + Escaped(warning.get<std::string>()) + "\n";
+  const Json run_warning = report.value("run_warning", Json());
+  if (run_warning.is_string()) text += "  warning: " + Escaped(run_warning.get<std::string>()) + "\n";
   for (const Json& rule : report.value("unused_rules", Json::array())) {
     text += "  warning: weight rule '" + Escaped(rule.get<std::string>()) + "' touches no tensor\n";
   }

@@ -77,7 +77,8 @@ Json PublisherJson(const wire::StatusAnswer& answer) {
                         {"bytes", version.bytes},
                         {"readers", version.readers},
                         {"receivers", std::move(receivers)},
-                        {"part", {{"rank", version.part_rank}, {"ranks", version.part_ranks}}}});
+                        {"part", {{"rank", version.part_rank}, {"ranks", version.part_ranks}}},
+                        {"run", version.run.empty() ? Json() : Json(version.run)}});
   }
   // The fields are those of the newest version, which engines take unless they name another.
   Json status = {{"state", "publishing"}, {"version", nullptr}, {"mode", nullptr},           {"pids", {answer.process}},
@@ -93,6 +94,8 @@ std::string PartText(const Json& part) {
   return ", part " + part.at("rank").dump() + " of " + part.at("ranks").dump();
 }
 
+std::string RunText(const Json& run) { return run.is_null() ? "" : ", run " + Quote(run.get<std::string>()); }
+
 std::string ReaderText(const Json& reader) {
   const auto quoted = [&](const char* name) { return Quote(reader.at(name).get<std::string>()); };  // a peer's words
   std::string text = "    " + quoted("engine") + " rank " + reader.at("rank").dump();
@@ -107,7 +110,7 @@ std::string PublisherText(const Json& status) {
   for (const Json& version : status.at("versions")) {
     text += "  " + VersionText(version.at("version")) + ", " + version.at("mode").get<std::string>() + ", " +
             version.at("tensors").dump() + " tensors, " + version.at("bytes").dump() + " bytes" +
-            PartText(version.at("part")) + "\n";
+            PartText(version.at("part")) + RunText(version.at("run")) + "\n";
     for (const Json& reader : version.at("receivers")) text += ReaderText(reader);
   }
   return text;

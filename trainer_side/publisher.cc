@@ -97,6 +97,7 @@ struct PublishedVersion::State {
 };
 
 const Version& PublishedVersion::version() const { return state_->offered->manifest().version(); }
+const std::string& PublishedVersion::run() const { return state_->offered->run(); }
 void PublishedVersion::Withdraw() const { state_->Withdraw(); }
 bool PublishedVersion::WaitReleased(std::chrono::milliseconds timeout) const { return state_->WaitReleased(timeout); }
 int PublishedVersion::readers() const { return state_->offered->readers(); }
@@ -126,9 +127,11 @@ class Publisher::Impl {
   std::string endpoint() const { return service_.endpoint(); }
   bool IsHere() const { return home_.IsHere(); }
 
-  std::shared_ptr<PublishedVersion::State> Publish(const PublishOptions& options, Weights weights) {
+  std::shared_ptr<PublishedVersion::State> Publish(PublishOptions options, Weights weights) {
     home_.Expect("a publisher");
     CheckName("lineage", options.lineage);
+    if (!options.run) options.run = RunFromEnvironment();
+    CheckName("run", *options.run);
     if (publishing_ == std::this_thread::get_id()) {
       throw Error(ErrorCode::kFailedPrecondition, "Publish was called by the walk of another Publish");
     }
@@ -175,7 +178,8 @@ class Publisher::Impl {
                                   .pool = pool_});
     const WorkCost cost = clock.Lap();
     const Offer offer{.id = service_.NextOfferId(), .tensors = state->memory.tensors, .device = state->memory.device};
-    state->offered = std::make_shared<OfferedVersion>(state->memory.manifest, offer, weights.borrowed, cost);
+    state->offered =
+        std::make_shared<OfferedVersion>(state->memory.manifest, offer, weights.borrowed, cost, *options.run);
     return state;
   }
 
@@ -188,7 +192,7 @@ class Publisher::Impl {
     state->service = &service_;
     state->offered = std::make_shared<OfferedVersion>(
         Manifest::OfLayout(options.lineage, options.step, std::move(layout), options.part), std::move(weights.walk),
-        options.layer_order);
+        options.layer_order, *options.run);
     return state;
   }
 

@@ -8,6 +8,12 @@
 #include "src/session/slow_channel.h"
 
 namespace layercast {
+namespace {
+
+constexpr const char* kUnnamedRun =
+    "no publisher names its run: parts that two runs have published under one name would not be told apart";
+
+}  // namespace
 
 PeerSession::PeerSession(const Environment& environment, std::vector<std::unique_ptr<Transport>> transports)
     : environment_(environment),
@@ -94,13 +100,13 @@ FetchOptions PeerSession::HowToFetch() {
   FetchOptions fetch;
   fetch.channels = &channels_;
   fetch.layouts = &layouts_;
+  if (request_->lender) fetch.role = "lender";
   fetch.channel = channel_;
   fetch.pool = &environment_.pool;
   fetch.memory = &environment_.memory;
   fetch.device = environment_.device;
   fetch.relay = relay_ ? &*relay_ : nullptr;
   fetch.peer_timeout = environment_.options.peer_timeout;
-  if (request_->lender) fetch.role = "lender";
   fetch.stop = request_->stop;
   return fetch;
 }
@@ -113,6 +119,8 @@ void PeerSession::DescribeChannel() {
   report.channel_reason = channel.reason;
   report.probed_gb_per_s = channel.probed_gb_per_s;
   report.publishers = session_->stats().publishers;
+  const bool unchecked = report.publishers.size() > 1 && session_->stats().run.empty();
+  report.run_warning = unchecked ? kUnnamedRun : "";
 }
 
 void PeerSession::DescribeFetch() {

@@ -13,6 +13,7 @@ std::string ReloadReport::ToJson() const {
                      {"lane", channel_lane},
                      {"reason", channel_reason},
                      {"warning", channel_warning.empty() ? Json(nullptr) : Json(channel_warning)}};
+  json["run_warning"] = run_warning.empty() ? Json(nullptr) : Json(run_warning);
   json["bytes"] = bytes;
   json["bytes_total"] = bytes_total;
   json["layers"] = layers;

@@ -82,12 +82,24 @@ struct PublishOptions {
   // (NamedTensor::part). Exactly one rank must publish each element, and either all ranks publish snapshots or all
   // publish streams.
   VersionPart part{};
+  // Which run of the trainer this is, the same on all its ranks, and another one whenever the whole trainer is started
+  // anew: engines take the parts of one version from one run, never what two have published under one name. A name like
+  // a lineage's; empty: unknown, which engines accept of all parts or of none. Not given: RunFromEnvironment(). It is
+  // no part of the version, and of a trainer with one publisher nothing depends on it.
+  std::optional<std::string> run{};
 };
+
+// The run that this process belongs to, as its launcher names it: TORCHELASTIC_RUN_ID (but not "none", which torchrun
+// calls every run without an --rdzv-id), else SLURM_JOB_ID, else empty. Throws kInvalidArgument, naming the variable,
+// if that is no name.
+LAYERCAST_PUBLIC std::string RunFromEnvironment();
 
 // Follows one published version. Value; copies follow the same version. Thread-safe.
 class LAYERCAST_PUBLIC PublishedVersion {
  public:
   const Version& version() const;
+  // PublishOptions::run, or what stood for it; empty: unknown.
+  const std::string& run() const;
   // From now on no engine may begin to take the version. Publishing PublisherOptions::retained_versions newer ones
   // withdraws it too.
   void Withdraw() const;
@@ -125,11 +137,11 @@ class LAYERCAST_PUBLIC Publisher {
   // Device memory: a snapshot's tensor stays on its device, in a copy of its own, if all of the publisher's channels
   // reach device memory (PublisherOptions::channels). Otherwise, and in a stream, it is brought to the host. Its values
   // must be complete when a walk yields it, for Publish waits for none of the trainer's CUDA streams.
-  // Throws kCorrupt, naming tensor and index, on NaN or infinity; kInvalidArgument on a lineage that is not UTF-8
-  // without control characters, a step that is not newer than the lineage's last, a repeated name, a part that leaves
-  // its tensor, a tensor without bytes, or no tensor; kFailedPrecondition if the walk of a Publish calls it;
-  // kUnsupported on a tensor in device memory if the build has no CUDA, or if it is borrowed and a channel does not
-  // reach it.
+  // Throws kCorrupt, naming tensor and index, on NaN or infinity; kInvalidArgument on a lineage or a run that is not
+  // UTF-8 without control characters, of at most 1024 bytes, a step that is not newer than the lineage's last, a
+  // repeated name, a part that leaves its tensor, a tensor without bytes, or no tensor; kFailedPrecondition if the walk
+  // of a Publish calls it; kUnsupported on a tensor in device memory if the build has no CUDA, or if it is borrowed and
+  // a channel does not reach it.
   PublishedVersion Publish(const PublishOptions& options, Weights weights);
 
  private:

@@ -61,6 +61,7 @@ struct LAYERCAST_PUBLIC ReloadReport {
   std::string channel_lane;       // what the library below the channel chose ("tcp/eth0"); empty: nothing to choose
   std::string channel_reason;     // why the channel was chosen
   std::string channel_warning;    // the likely cause, if the channel was far slower than when it was chosen; else empty
+  std::string run_warning;        // what nobody could check, if several publishers name no run; else empty
   std::uint64_t bytes = 0;        // received
   std::uint64_t bytes_total = 0;  // what the schedule holds
   std::uint64_t layers = 0;       // processed

@@ -14,6 +14,7 @@ void CheckText(const char* what, const std::string& text) { CheckName(what, text
 
 void CheckAll(const wire::Welcome& welcome) {
   CheckText("publisher", welcome.publisher);
+  CheckText("run", welcome.run);
   for (const std::string* text :
        {&welcome.host.boot_id, &welcome.host.network, &welcome.host.user, &welcome.host.process}) {
     CheckText("host", *text);
@@ -27,6 +28,7 @@ void CheckAll(const wire::Welcome& welcome) {
 void CheckAll(const wire::StatusAnswer& answer) {
   for (const wire::VersionStatus& version : answer.versions) {
     CheckText("lineage", version.lineage);
+    CheckText("run", version.run);
     for (const wire::ReaderStatus& reader : version.receivers) {
       CheckText("engine", reader.engine);
       CheckText("relay", reader.takes_from);

@@ -48,6 +48,7 @@ class Session final : public FetchSession {
     SortByRank();
     RememberLayouts();
     stats_.publishers = Shares();
+    stats_.run = publishers_.front()->run();
     stats_.channel = Together();
   }
 
@@ -123,7 +124,8 @@ class Session final : public FetchSession {
 
   void SortByRank() {
     std::vector<PublishedPart> parts;
-    for (const auto& publisher : publishers_) parts.push_back({publisher->endpoint(), publisher->manifest()});
+    for (const auto& publisher : publishers_)
+      parts.push_back({publisher->endpoint(), publisher->manifest(), publisher->run()});
     std::vector<std::unique_ptr<PublisherSession>> sorted;
     for (const std::size_t place : ByRank(parts)) sorted.push_back(std::move(publishers_[place]));
     publishers_ = std::move(sorted);

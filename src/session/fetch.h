@@ -70,6 +70,7 @@ struct ChannelUse {
 
 struct FetchStats {
   ChannelUse channel;                      // its name is "shm, zmq" if publishers were reached by different ones
+  std::string run;                         // of the trainer that has published the version; empty: not known
   std::uint64_t bytes = 0;                 // of the chunks received
   std::uint64_t regions = 0;               // of the chunks received: runs of bytes and of equal rows
   double receive_seconds = 0;              // waiting for chunks and taking them, without the sink's work
@@ -88,8 +89,8 @@ class FetchSession {
  public:
   // Connects, shakes hands, opens the version (`step` of `lineage`, or the first publisher's newest) and gets the
   // manifests. Throws kUnavailable, kDeadlineExceeded, kNotFound if the version is unknown or evicted (naming the ones
-  // that there are), kUnsupported if protocol versions or channels do not match or if some publishers stream and others
-  // have snapshots, and what ByRank throws.
+  // that there are), kUnsupported if protocol versions do not match, if there is no channel that both ends have, or if
+  // some publishers stream and others have snapshots, and what ByRank throws.
   static std::unique_ptr<FetchSession> Open(std::span<const std::string> endpoints, const ReceiverIdentity& self,
                                             const std::string& lineage, std::optional<std::uint64_t> step,
                                             const FetchOptions& options, FailPoints& failpoints, Deadline deadline);

@@ -142,6 +142,7 @@ wire::StatusAnswer OfferDesk::Status() {
                                .readers = static_cast<std::uint32_t>(version->readers()),
                                .part_rank = static_cast<std::uint32_t>(manifest.part().rank),
                                .part_ranks = static_cast<std::uint32_t>(manifest.part().ranks),
+                               .run = version->run(),
                                .receivers = ReadersOf(*version)});
   }
   return status;
@@ -167,12 +168,13 @@ std::vector<wire::ReaderStatus> OfferDesk::ReadersOf(const OfferedVersion& versi
 wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
   if (sessions_.contains(key)) throw Error(ErrorCode::kInvalidArgument, "'hello' twice in one session");
   CheckMaySpeak(key, hello);
-  std::shared_ptr<const VersionHold> hold = HoldVersion(hello);
   parts_.context.failpoints.Hit("answer.hello");
+  std::shared_ptr<const VersionHold> hold = HoldVersion(hello);
   const std::shared_ptr<OfferedVersion>& version = hold->version();
   wire::Welcome welcome{.protocol = std::min(hello.newest_protocol, wire::kNewestProtocol),
                         .publisher = options_.name,
                         .host = MyHost(),
+                        .run = version->run(),
                         .stream = version->mode() == PublishMode::kStream,
                         .channels = parts_.channels(*version),
                         .manifest = version->encoded_manifest(),

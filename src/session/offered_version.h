@@ -36,10 +36,10 @@ enum class VersionUse : std::uint8_t { kReader, kWalk };
 class OfferedVersion {
  public:
   // A snapshot: `offer` holds every tensor of the manifest. `borrowed` says that they lie in memory which is not the
-  // service's arena. `cost` is what the version cost the trainer so far.
-  OfferedVersion(Manifest manifest, Offer offer, bool borrowed, WorkCost cost = {});
+  // service's arena. `cost` is what the version cost the trainer so far. `run`: PublishOptions::run.
+  OfferedVersion(Manifest manifest, Offer offer, bool borrowed, WorkCost cost = {}, std::string run = {});
   // A stream. With `layer_order` it is walked in the order of the first receiver's schedule.
-  OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order);
+  OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order, std::string run = {});
 
   // A relay's snapshot, which grows: the chunks that it has of a version that somebody else publishes.
   OfferedVersion(std::shared_ptr<RelayedChunks> relayed, std::uint64_t offer_id);
@@ -51,6 +51,7 @@ class OfferedVersion {
   RelayedChunks* relayed() const { return relayed_.get(); }  // null: the version is this publisher's own
   bool borrowed() const { return borrowed_; }
   const WorkCost& cost() const { return cost_; }
+  const std::string& run() const { return run_; }  // empty: none is known
   bool layer_order() const { return layer_order_; }
   std::unique_ptr<WeightsIterator> Walk(std::span<const std::string> order) const { return walk_(order); }
 
@@ -77,6 +78,7 @@ class OfferedVersion {
   const bool borrowed_ = false;
   const WorkCost cost_;
   const bool layer_order_ = false;
+  const std::string run_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::map<VersionUse, int> uses_;                      // guarded by mutex_

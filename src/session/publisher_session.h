@@ -46,6 +46,7 @@ class PublisherSession {
   const std::string& endpoint() const { return peer().endpoint; }
   const Manifest& manifest() const { return manifest_; }
   PublishMode mode() const { return mode_; }
+  const std::string& run() const { return run_; }  // which run of a trainer the version is of; empty: not known
   const ChannelUse& channel_use() const { return channel_use_; }
   const wire::TrainerCost& cost() const { return cost_; }  // of a snapshot
   PublisherLink& link() { return link_; }
@@ -61,6 +62,7 @@ class PublisherSession {
   PublisherLink link_;
   Manifest manifest_;
   PublishMode mode_ = PublishMode::kSnapshot;
+  std::string run_;
   ChannelUse channel_use_;
   wire::TrainerCost cost_;
   std::unique_ptr<FetchingEnd> channel_;

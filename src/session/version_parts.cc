@@ -2,6 +2,7 @@
 
 #include "layercast/error.h"
 #include "src/base/run_at.h"
+#include "src/base/utf8.h"
 
 namespace layercast {
 namespace {
@@ -20,6 +21,16 @@ void CheckSameVersion(const PublishedPart& first, const PublishedPart& other) {
               PartOf(first) + ", and " + PartOf(other) + ": expected parts of one version");
 }
 
+std::string RunOf(const PublishedPart& part) {
+  return part.run.empty() ? " of a run without a name" : " of run " + Quote(part.run);
+}
+
+void CheckSameRun(const PublishedPart& first, const PublishedPart& other) {
+  if (first.run == other.run) return;
+  throw Error(ErrorCode::kFailedPrecondition, PartOf(first) + RunOf(first) + ", and " + PartOf(other) + RunOf(other) +
+                                                  ": expected parts that one run of a trainer has published");
+}
+
 }  // namespace
 
 std::vector<std::size_t> ByRank(std::span<const PublishedPart> parts) {
@@ -29,6 +40,7 @@ std::vector<std::size_t> ByRank(std::span<const PublishedPart> parts) {
   std::vector<std::size_t> by_rank(ranks, kNone);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     CheckSameVersion(first, parts[i]);
+    CheckSameRun(first, parts[i]);
     std::size_t& place = by_rank[static_cast<std::size_t>(parts[i].manifest.part().rank)];
     if (place != kNone) {
       throw Error(ErrorCode::kInvalidArgument,

@@ -148,6 +148,7 @@ void Fields(Archive& archive, Welcome& welcome) {
   archive.Number(welcome.protocol, "protocol");
   archive.Text(welcome.publisher, "publisher");
   OneHost(archive, welcome.host);
+  archive.Text(welcome.run, "run");
   archive.Flag(welcome.stream, "mode");
   archive.template List<std::uint16_t>(welcome.channels, 4, "channels", [&](ChannelAddress& channel) {
     archive.Text(channel.name, "channel name");
@@ -238,7 +239,7 @@ void Readers(Archive& archive, std::vector<ReaderStatus>& readers) {
 template <typename Archive>
 void Fields(Archive& archive, StatusAnswer& status) {
   archive.Number(status.process, "process");
-  archive.template List<std::uint32_t>(status.versions, 55, "versions", [&](VersionStatus& version) {
+  archive.template List<std::uint32_t>(status.versions, 57, "versions", [&](VersionStatus& version) {
     archive.Text(version.lineage, "lineage");
     archive.Number(version.step, "step");
     OneDigest(archive, version.digest);
@@ -248,6 +249,7 @@ void Fields(Archive& archive, StatusAnswer& status) {
     archive.Number(version.readers, "readers");
     archive.Number(version.part_rank, "part's rank");
     archive.Number(version.part_ranks, "ranks");
+    archive.Text(version.run, "run");
     Readers(archive, version.receivers);
   });
 }

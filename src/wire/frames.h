@@ -14,10 +14,10 @@
 
 namespace layercast::wire {
 
-// The protocols that this release speaks: so far there is only one. A later release that changes a message gives its
-// protocol the next number, and speaks both that one and the one before.
-inline constexpr std::uint16_t kOldestProtocol = 1;
-inline constexpr std::uint16_t kNewestProtocol = 1;
+// The protocols that this release speaks: only one, because no release spoke protocol 1. A later release that changes a
+// message gives its protocol the next number, and speaks both that one and the one before.
+inline constexpr std::uint16_t kOldestProtocol = 2;
+inline constexpr std::uint16_t kNewestProtocol = 2;
 inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
 inline constexpr std::size_t kMaxAskBytes = 32U << 20;  // for frames that a receiver sends
 
@@ -61,6 +61,7 @@ struct Welcome {
   std::uint16_t protocol = kNewestProtocol;
   std::string publisher;
   Host host;
+  std::string run{};  // PublishOptions::run; empty: none is known
   bool stream = false;
   std::vector<ChannelAddress> channels;
   std::vector<std::byte> manifest;
@@ -162,6 +163,7 @@ struct VersionStatus {
   std::uint32_t readers = 0;  // sessions that are open now
   std::uint32_t part_rank = 0;
   std::uint32_t part_ranks = 1;
+  std::string run{};  // as in Welcome
   std::vector<ReaderStatus> receivers{};
   bool operator==(const VersionStatus&) const = default;
 };

@@ -24,14 +24,14 @@ def test_readiness_of_a_publisher(publisher, program, folders):
     ready = dict(publisher.ready)
     assert re.fullmatch(r"tcp://127\.0\.0\.1:\d+", ready.pop("endpoint"))
     assert ready == {"ready": True, "pids": [publisher.process.pid], "mode": "snapshot", "bytes": inspected["bytes"],
-                     "part": {"rank": 0, "ranks": 1}, "tensors": len(inspected["tensors"]),
+                     "part": {"rank": 0, "ranks": 1}, "run": None, "tensors": len(inspected["tensors"]),
                      "version": {"lineage": "run-17", "step": 42, "digest": inspected["digest"]}}
 
 
 def test_status_of_a_publisher(publisher, program):
     status = program.run("status", "--publisher", publisher.endpoint).json
     ready = publisher.ready
-    assert status["state"] == "publishing" and status["readers"] == 0
+    assert status["state"] == "publishing" and status["readers"] == 0 and status["run"] is None
     assert {key: status[key] for key in ("version", "mode", "pids", "tensors", "bytes")} == {
         key: ready[key] for key in ("version", "mode", "pids", "tensors", "bytes")}
 

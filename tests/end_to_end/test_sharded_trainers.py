@@ -123,6 +123,40 @@ def test_the_program_publishes_rows_of_a_checkpoint(program, start, checkpoint):
     engine.stop()
 
 
+def test_parts_of_two_runs_under_one_name_are_not_mixed(program, start, checkpoint):
+    a, b = checkpoint(FAMILY, "a"), checkpoint(FAMILY, "b")
+    engine = start("serve", "--model", a)
+    before = served_digests(program.status(engine))
+
+    def publish_parts(folder, *run):
+        return [start("publish", "--checkpoint", folder, "--part", f"{rank}/2", "--lineage", "run", "--step", 7, *run)
+                for rank in range(2)]
+
+    mine, other, unnamed = publish_parts(b, "--run", "job-7"), publish_parts(a, "--run", "job-8"), publish_parts(b)
+    assert mine[0].ready["run"] == "job-7" and unnamed[0].ready["run"] is None
+    assert program.run("status", "--publisher", mine[1].endpoint).json["run"] == "job-7"
+    assert "run 'job-7'" in program.text("status", "--publisher", mine[1].endpoint)
+    for first, second in ((mine[0], other[1]), (unnamed[0], mine[1])):
+        both = f"{first.endpoint},{second.endpoint}"
+        refused = program.reload(engine, "--publisher", both, status=1)
+        message = refused["error"]["message"]
+        assert refused["error"]["code"] == "failed_precondition" and refused["report"] is None
+        assert all(daemon.endpoint in message for daemon in (first, second)) and "'job-7'" in message
+        assert served_digests(program.status(engine)) == before
+        assert program.refused("plan", "--model", a, "--publisher", both)["message"] in message
+
+    def reload_text(parts):
+        return program.text("reload", "--engine", engine.endpoint, "--publisher", ",".join(p.endpoint for p in parts))
+
+    warning = "no publisher names its run"
+    assert f"  warning: {warning}" in reload_text(unnamed)
+    assert program.status(engine)["last_report"]["run_warning"].startswith(warning)
+    assert warning not in reload_text(mine)
+    assert program.status(engine)["last_report"]["run_warning"] is None
+    assert program.run("verify", "--engine", engine.endpoint, "--against", b).json["equal"]
+    engine.stop()
+
+
 def test_rows_of_a_vision_towers_convolution_are_skipped_like_the_whole_of_it(program, start, checkpoint):
     a, b = checkpoint("qwen3_5_vision", "a"), checkpoint("qwen3_5_vision", "b")
     engine = start("serve", "--model", a, "--quantization", "fp8_per_channel")

@@ -145,6 +145,42 @@ TEST(PublishedParts, WhatIsWrongIsNamedAndChangesNothing) {
   EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(weights)), IsEmpty());
 }
 
+TEST(PublishedParts, OfTwoRunsUnderOneNameAreRefusedBeforeAByteMoves) {
+  for (const PublishAs mode : {PublishAs::kSnapshot, PublishAs::kStream}) {
+    ReceiverRig rig;
+    const testing::Weights weights = rig.Version(1);
+    rig.receiver->ReloadWeights(testing::EagerSource(weights));
+    ShardedTrainer trainer(2);
+    const auto reload = [&] { return rig.receiver->ReloadWeights(FromPublishers(trainer.endpoints())); };
+    for (const std::string first : {"job-7", ""}) {
+      trainer.run_of_rank = [&](int rank) { return rank == 0 ? first : "job-8"; };
+      trainer.Publish(rig.Version(2), RowsOf, mode);
+      const std::string refused = ErrorOf([&] { reload(); }, ErrorCode::kFailedPrecondition);
+      for (const std::string& endpoint : trainer.endpoints()) EXPECT_THAT(refused, HasSubstr(endpoint));
+      EXPECT_THAT(refused, HasSubstr("of run 'job-8'"));
+      EXPECT_THAT(refused, HasSubstr(first.empty() ? "of a run without a name" : "of run 'job-7'"));
+      EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(weights)), IsEmpty());
+    }
+    trainer.run_of_rank = [](int) { return "job-8"; };
+    trainer.Publish(rig.Version(2), RowsOf, mode);
+    EXPECT_EQ(reload().run_warning, "");
+  }
+}
+
+TEST(PublishedParts, ThatAllNameNoRunAreTakenAndTheReportSaysSo) {
+  ReceiverRig rig;
+  const testing::Weights weights = rig.Version(2);
+  const ShardedTrainer unnamed(weights, RowsOf, 2);
+  const ReloadReport report = rig.receiver->ReloadWeights(FromPublishers(unnamed.endpoints()));
+  EXPECT_THAT(report.run_warning, HasSubstr("no publisher names its run"));
+  EXPECT_THAT(report.ToJson(), HasSubstr("\"run_warning\":\"no publisher names its run"));
+  EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(weights)), IsEmpty());
+  const ShardedTrainer alone(rig.Version(3), RowsOf, 1);
+  const ReloadReport of_one = rig.receiver->ReloadWeights(FromPublishers(alone.endpoints()));
+  EXPECT_EQ(of_one.run_warning, "");
+  EXPECT_THAT(of_one.ToJson(), HasSubstr("\"run_warning\":null"));
+}
+
 TEST(PublishedParts, OneOfThemThatIsGoneIsNamed) {
   ReceiverRig rig;
   ShardedTrainer trainer(rig.Version(2), RowsOf, 2);

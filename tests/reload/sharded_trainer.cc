@@ -106,7 +106,8 @@ void ShardedTrainer::Publish(const Weights& weights, const ShardLayout& layout, 
     layercast::Weights shard = ShardOf(weights, layout, rank, ranks);
     if (of_rank) shard = of_rank(rank, std::move(shard));
     publishers_[static_cast<std::size_t>(rank)]->Publish(
-        {.lineage = "run", .step = step_, .mode = mode, .part = {rank, ranks}}, std::move(shard));
+        {.lineage = "run", .step = step_, .mode = mode, .part = {rank, ranks}, .run = run_of_rank(rank)},
+        std::move(shard));
   }
 }
 

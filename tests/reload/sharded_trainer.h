@@ -47,6 +47,8 @@ class ShardedTrainer {
   // `of_rank`: what each rank yields, of its own part.
   void Publish(const Weights& weights, const ShardLayout& layout, PublishAs mode = PublishAs::kSnapshot,
                const std::function<layercast::Weights(int rank, layercast::Weights)>& of_rank = {});
+  // Which run each rank says that it is of; by default all say none.
+  std::function<std::string(int rank)> run_of_rank = [](int) { return ""; };
   // The last first: ranks are the manifests', not the list's.
   std::vector<std::string> endpoints() const;
   void End(int rank) { publishers_[static_cast<std::size_t>(rank)].reset(); }

@@ -58,6 +58,10 @@ TEST_F(HostileReceiverTest, ProtocolsThatDoNotMeetAreRefusedWithBothRanges) {
   }
   const wire::Message refused = answer(static_cast<std::uint16_t>(ours + 1), static_cast<std::uint16_t>(ours + 2));
   EXPECT_THAT(std::get<wire::Refused>(refused).message, HasSubstr("no common protocol"));
+  const wire::Message first = answer(1, 1);  // which no release spoke
+  EXPECT_EQ(std::get<wire::Refused>(first).code, ErrorCode::kUnsupported);
+  EXPECT_EQ(std::get<wire::Refused>(first).message,
+            "no common protocol: the publisher speaks 2 to 2, the receiver 1 to 1");
 }
 
 TEST_F(HostileReceiverTest, AMessageWithoutAnEndCostsItsSenderTheConnection) {

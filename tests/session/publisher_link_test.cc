@@ -183,9 +183,9 @@ TEST_F(PublisherLinkTest, ASubscriptionThatIsTooLargeIsNamed) {
 
 TEST_F(PublisherLinkTest, AProtocolThatItDoesNotSpeakIsRefused) {
   wire::Welcome welcome;
-  welcome.protocol = 2;
+  welcome.protocol = 1;
   Say(welcome);
-  EXPECT_THAT(ErrorOf([&] { (void)link_.Greet({}, Soon()); }), HasSubstr("chose protocol 2, expected 1 to 1"));
+  EXPECT_THAT(ErrorOf([&] { (void)link_.Greet({}, Soon()); }), HasSubstr("chose protocol 1, expected 2 to 2"));
 }
 
 }  // namespace

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import time
 
+# What would change what is tested: this process may run under a launcher.
+NOT_INHERITED = ("LAYERCAST_FAILPOINTS", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 READY_SECONDS = 60
 COMMAND_SECONDS = 60
 
@@ -125,7 +127,7 @@ class Daemon:
 
     def __init__(self, command, log, failpoints=""):
         self.command, self.log = command, log
-        environment = {key: value for key, value in os.environ.items() if key != "LAYERCAST_FAILPOINTS"}
+        environment = {key: value for key, value in os.environ.items() if key not in NOT_INHERITED}
         if failpoints:
             environment["LAYERCAST_FAILPOINTS"] = failpoints
         with open(log, "w") as errors:

@@ -22,6 +22,7 @@ std::vector<Frame> Examples() {
        Welcome{2,
                "trainer",
                {"boot", "net", "0", "18@4026"},
+               "job-7",
                true,
                {{"shm", "@x"}, {"zmq", "tcp://127.0.0.1:1"}},
                Some(20),
@@ -39,7 +40,8 @@ std::vector<Frame> Examples() {
       {1, 7, StatusRequest{}},
       {1, 7, StatusAnswer{4711, {{"run-17", 42, {1, 2}, true, 3, 4, 5}}}},
       {1, 7,
-       StatusAnswer{1, {{"run", 42, {1, 2}, true, 3, 4, 5, 6, 7, {{"engine-0", 1, "tcp://a:1", "tcp://b:2", 3, 4}}}}}},
+       StatusAnswer{
+           1, {{"run", 42, {1, 2}, true, 3, 4, 5, 6, 7, "job-7", {{"engine-0", 1, "tcp://a:1", "tcp://b:2", 3, 4}}}}}},
       {1, 7, MoreDigests{{{1, 2}, {3, 4}}, {{5, {1.5F}}}}},
       {1, 7, FetchFrom{"tcp://127.0.0.1:5", 6}},
       {1, 7, RelayLost{"tcp://127.0.0.1:5", 6, "silent"}},
