@@ -49,7 +49,7 @@ class WeightsLender {
   // at another count fails.
   std::atomic<std::uint64_t> writes_{0};
   WorkerPool pool_{1};  // computes digests; one is enough, since borrowers are rare
-  FailPoints failpoints_;
+  FailPoints failpoints_{FailPoints::FromEnvironment("lender")};
   std::mutex mutex_;
   std::unique_ptr<OfferService> service_;    // guarded by mutex_
   std::shared_ptr<OfferedVersion> offered_;  // guarded by mutex_; the second owner is the service

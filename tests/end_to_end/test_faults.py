@@ -90,7 +90,7 @@ def test_a_rank_that_died_while_nothing_was_asked_is_started_anew_by_whatever_is
 def test_an_engine_whose_rank_ends_while_it_lends_is_named(ends, setting):
     setting.serve(tp=1)
     lender = setting.start("serve", "--model", setting.folders["b"], "--quantization", RECIPE,
-                           failpoints=f"rank0:answer.hello={ends}")
+                           failpoints=f"lender:answer.hello={ends}")
     done = setting.reload("--from-engine", lender.endpoint)
     assert fired(lender, "answer.hello")
     assert done["error"]["code"] in ("unavailable", "deadline_exceeded")
