@@ -117,11 +117,16 @@ TEST(PublisherLinkAlone, OneThatWasStartedAnewAtTheSameEndpointIsNotThePublisher
   publisher->Send({.session = session, .message = Ready(1)});
   EXPECT_EQ(std::get<wire::TensorReady>(link.Expect(Soon(), "waiting")).sequence, 1U);
   publisher.reset();
-  publisher.emplace(1000, endpoint);
+  publisher.emplace(/*most_unsent=*/1, endpoint);
   auto heard = std::async(std::launch::async, [&] { (void)publisher->ReceiveBytes(); });
   while (heard.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready) link.Send(wire::Bye{});
   heard.get();
   publisher->Send({.session = session, .message = wire::Refused{ErrorCode::kFailedPrecondition, "no such session"}});
+  wire::MoreDigests large;  // once no more of these are taken, the refusal is there
+  large.chunk_digests.resize((8 << 20) / sizeof(Digest));
+  const wire::Frame frame{.session = session, .message = large};
+  while (publisher->SendWithin(frame, std::chrono::milliseconds(300))) {
+  }
   EXPECT_THAT(ErrorOf([&] { (void)link.Expect(Soon(), "waiting"); }, ErrorCode::kUnavailable),
               HasSubstr("the connection was lost, waiting"));
 }
