@@ -15,6 +15,7 @@
 #include "engine_side/model/named_draft.h"
 #include "engine_side/plan/kept_layers.h"
 #include "engine_side/plan/load_plan.h"
+#include "engine_side/reload/config_check.h"
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/layer_recipes.h"
 #include "engine_side/reload/quantized_checkpoint.h"
@@ -40,8 +41,9 @@ MergedVersion OfCheckpoint(const CheckpointSource& source, Module& tree, const Q
   return {Manifest::OfSpecs({}, 0, checkpoint.specs()), {}};
 }
 
+// `changes` gets what the publishers' configurations differ in from the tree's.
 MergedVersion OfPublishers(const std::string& endpoints, const ParallelConfig& parallel, Deadline deadline,
-                           Module& tree, const QuantizationConfig& quantization) {
+                           Module& tree, const QuantizationConfig& quantization, std::vector<std::string>& changes) {
   ChannelChooser channels;
   FetchOptions options;
   options.channels = &channels;
@@ -49,6 +51,11 @@ MergedVersion OfPublishers(const std::string& endpoints, const ParallelConfig& p
   const ReceiverIdentity self{"layercast plan", 0, parallel.engine_rank(), parallel.engine_size()};
   const auto session = FetchSession::Open(SplitEndpoints(endpoints), self, {}, {}, options, none, deadline);
   MergedVersion merged = Merge(session->manifests(), session->endpoints());
+  std::vector<SourceConfig> configs;
+  for (std::string& text : session->configs()) {
+    configs.push_back({"publisher " + session->endpoints()[configs.size()], std::move(text)});
+  }
+  changes = ConfigChanges(tree.config().get(), configs);
   TakeQuantizedLayersAsTheyCome(tree, merged.manifest, quantization);
   return merged;
 }
@@ -268,9 +275,10 @@ class Plan final : public Subcommand {
     const auto tree = BuildWithNamedDraft(ModelDescription::FromDirectory(model_), parallel_, NamedDraft::Read(draft));
     HoldScales(*tree, scales_);
     if (!weight_rules_.empty()) WeightRules::FromFile(weight_rules_).ApplyTo(*tree);
+    std::vector<std::string> config_changes;
     const auto [manifest, parts] =
         publisher_.empty() ? OfCheckpoint(WithNamedDraft(checkpoint_.At(model_), draft), *tree, quantization_)
-                           : OfPublishers(publisher_, parallel_, deadline, *tree, quantization_);
+                           : OfPublishers(publisher_, parallel_, deadline, *tree, quantization_, config_changes);
     const CheckedPlan checked = LoadPlan::Check(*tree, manifest, partial_, parts);
     std::vector<std::string> problems = checked.problems.Lines();
     for (const std::string& layers : Condensed(KeptBeyond(checked.plan, may_keep_))) {
@@ -278,7 +286,10 @@ class Plan final : public Subcommand {
     }
     std::ranges::copy(RecipeProblems(checked.plan, quantization_.recipe), std::back_inserter(problems));
 
+    std::ranges::copy(config_changes, std::back_inserter(problems));
+
     PlanReport report(checked.plan, manifest, parallel_, *tree);
+    report.json()["config_changes"] = config_changes;
     for (const std::string& problem : problems) report.AddProblem(problem);
     if (problems.empty()) return output.Print(report.json(), report.text());
     output.PrintAndThrow(report.json(), report.text(), ErrorCode::kInvalidArgument, problems.front(),

@@ -95,6 +95,10 @@ std::string ReportText(const Json& outcome) {
   if (warning.is_string()) text += "  warning: " + Escaped(warning.get<std::string>()) + "\n";
   const Json run_warning = report.value("run_warning", Json());
   if (run_warning.is_string()) text += "  warning: " + Escaped(run_warning.get<std::string>()) + "\n";
+  for (const Json& change : report.value("config_changes", Json::array())) {
+    text += "  warning: " + Escaped(change.get<std::string>()) + "\n";
+  }
+  if (!report.value("config_compared", true)) text += "  config.json: not compared, as none came with the weights\n";
   for (const Json& rule : report.value("unused_rules", Json::array())) {
     text += "  warning: weight rule '" + Escaped(rule.get<std::string>()) + "' touches no tensor\n";
   }
@@ -161,6 +165,8 @@ class Reload final : public Subcommand {
     DeclareList(app, "--may-keep", request_.may_keep,
                 "Paths of layers, or of modules above them: no others may do so; by default any")
         ->needs("--partial");
+    app.add_flag("--allow-config-change", request_.allow_config_change,
+                 "Take weights whose config.json differs from the engine's in what is computed, and warn");
     app.add_option("--channel", request_.channel, "The data channel to use; by default the fastest")
         ->check(Channel())
         ->excludes(path);

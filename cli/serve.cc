@@ -56,6 +56,8 @@ class Serve final : public Subcommand {
         ->check(Endpoint())
         ->excludes(publisher);
     app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
+    app.add_flag("--allow-config-change", allow_config_change_,
+                 "Start with weights whose config.json differs from the model's in what is computed");
     app.add_option("--seed", seed_, "With --load-format dummy: of the weights; by default 0")->check(WholeNumber(0));
     app.add_option("--tp", options_.ranks.tp_size, "Ranks over which each layer is split")
         ->check(CLI::Range(1, 64))
@@ -124,6 +126,7 @@ class Serve final : public Subcommand {
     options_.ranks.draft = AbsoluteDraft(draft_);
     if (!weight_rules_.empty()) options_.ranks.weight_rules = AbsolutePath(weight_rules_);
     options_.first_load = FirstLoad();
+    options_.first_load["allow_config_change"] = allow_config_change_;
     EndSignal end;
     EngineService service(options_);
     ProgressBar bar([&service] { return LoadingBarState(service.Status()); });
@@ -217,6 +220,7 @@ class Serve final : public Subcommand {
   std::string publisher_;
   std::string engine_;
   std::string version_;
+  bool allow_config_change_ = false;
   std::optional<std::uint64_t> seed_;
   std::string commit_ = "staged";
   std::string device_ = "cpu";

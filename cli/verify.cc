@@ -47,6 +47,9 @@ class Verify final : public Subcommand {
     std::string text = ReadAnswer(engine_, [&] { return ExtentText(result); });
     text += differences.empty() ? "equal\n" : std::to_string(differences.size()) + " tensors differ\n";
     for (const std::string& difference : differences) text += "  " + difference + "\n";
+    for (const Json& change : result.value("config_changes", Json::array())) {
+      text += "  warning: " + change.get<std::string>() + "\n";
+    }
     output.Print(result, text);
     if (differences.empty()) return;
     throw Error(ErrorCode::kCorrupt, "the engine does not serve " + against_ + ": " + differences.front() + " (" +

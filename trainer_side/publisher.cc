@@ -18,6 +18,7 @@
 #include "src/base/home_process.h"
 #include "src/base/utf8.h"
 #include "src/session/offer_service.h"
+#include "src/wire/frames.h"
 #include "trainer_side/declared_weights.h"
 #include "trainer_side/snapshot.h"
 
@@ -143,6 +144,7 @@ class Publisher::Impl {
     } done{publishing_};
     CheckNewer(options);
     if (!weights.walk) throw Error(ErrorCode::kInvalidArgument, "weights without a walk");
+    ExpectWithin("config (bytes)", std::size_t{0}, weights.config.size(), wire::kMaxConfigBytes);
     FreeEvicted();
     auto state =
         options.mode == PublishAs::kStream ? OfferStream(options, std::move(weights)) : OfferSnapshot(options, weights);
@@ -179,7 +181,8 @@ class Publisher::Impl {
     const WorkCost cost = clock.Lap();
     const Offer offer{.id = service_.NextOfferId(), .tensors = state->memory.tensors, .device = state->memory.device};
     state->offered =
-        std::make_shared<OfferedVersion>(state->memory.manifest, offer, weights.borrowed, cost, *options.run);
+        std::make_shared<OfferedVersion>(state->memory.manifest, offer, weights.borrowed, cost,
+                                         Provenance{.run = *options.run, .config = weights.config});
     return state;
   }
 
@@ -192,7 +195,7 @@ class Publisher::Impl {
     state->service = &service_;
     state->offered = std::make_shared<OfferedVersion>(
         Manifest::OfLayout(options.lineage, options.step, std::move(layout), options.part), std::move(weights.walk),
-        options.layer_order, *options.run);
+        options.layer_order, Provenance{.run = *options.run, .config = std::move(weights.config)});
     return state;
   }
 

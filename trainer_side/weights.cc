@@ -5,6 +5,7 @@
 #include "layercast/error.h"
 #include "layercast/publisher.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/config_text.h"
 
 namespace layercast {
 
@@ -14,6 +15,7 @@ Weights Weights::FromCheckpoint(const CheckpointSource& source) {
   const Checkpoint checkpoint = Checkpoint::Open(source);
   Weights weights;
   weights.specs = checkpoint.specs();
+  weights.config = ConfigTextToSend(checkpoint.config());
   weights.walk = [checkpoint](std::span<const std::string> order) {
     if (order.empty()) return checkpoint.Weights();
     std::vector<std::uint32_t> indices;

@@ -62,7 +62,7 @@ void ParseWindows(const ConfigFields& fields, ModelConfig& config) {
     for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
       const bool slides = config.sliding_window && (pattern ? (i + 1) % *pattern != 0 : i >= first);
       const bool is_linear = interval && (i + 1) % *interval != 0;
-      config.layer_types.emplace_back(is_linear ? "linear_attention" : slides ? kSlidingAttention : "full_attention");
+      config.layer_types.emplace_back(is_linear ? "linear_attention" : slides ? kSlidingAttention : kFullAttention);
     }
   }
   if (config.layer_types.size() != layers) {
@@ -104,7 +104,7 @@ std::optional<double> MaybeNumber(const ConfigFields& fields, const char* name) 
 
 std::int64_t ModelConfig::WindowOf(std::int64_t layer) const {
   const std::string& type = layer_types.at(static_cast<std::size_t>(layer));
-  if (type == "full_attention") return 0;
+  if (type == kFullAttention) return 0;
   if (type == kSlidingAttention) return sliding_window.value_or(0);
   ConfigFields::Refuse("layer_types: expected full_attention or sliding_attention of layer " + std::to_string(layer) +
                        ", got \"" + type + "\"");

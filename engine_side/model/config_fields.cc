@@ -47,14 +47,25 @@ ConfigFields::ConfigFields(nlohmann::json object, std::string where, std::string
   Refuse("", "an object", object_);
 }
 
-ConfigFields ConfigFields::Of(const ModelConfig& config) { return ConfigFields(nlohmann::json::parse(config.json)); }
+ConfigFields ConfigFields::Of(const ModelConfig& config) {
+  ConfigFields fields(nlohmann::json::parse(config.json));
+  fields.on_field_ = config.on_field;
+  return fields;
+}
+
+template <class Value>
+Value ConfigFields::Noted(std::string_view name, Value value) const {
+  if (on_field_) on_field_(NameOf(name), nlohmann::json(value).dump());
+  return value;
+}
 
 const nlohmann::json* ConfigFields::Find(std::string_view name) const {
   const auto found = object_.find(name);
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
-std::optional<std::int64_t> ConfigFields::Integer(std::string_view name, std::int64_t least, std::int64_t most) const {
+std::optional<std::int64_t> ConfigFields::FindInteger(std::string_view name, std::int64_t least,
+                                                      std::int64_t most) const {
   const nlohmann::json* value = Find(name);
   if (value == nullptr) return std::nullopt;
   if (!IsInteger(*value) || value->get<std::int64_t>() < least || value->get<std::int64_t>() > most) {
@@ -63,42 +74,48 @@ std::optional<std::int64_t> ConfigFields::Integer(std::string_view name, std::in
   return value->get<std::int64_t>();
 }
 
+std::optional<std::int64_t> ConfigFields::Integer(std::string_view name, std::int64_t least, std::int64_t most) const {
+  const std::optional<std::int64_t> value = FindInteger(name, least, most);
+  if (value) static_cast<void>(Noted(name, *value));
+  return value;
+}
+
 std::int64_t ConfigFields::Size(std::string_view name, std::optional<std::int64_t> otherwise, std::int64_t most) const {
-  if (const auto value = Integer(name, 1, most)) return *value;
-  if (!otherwise) RefuseFile(NameOf(name) + " is missing");
-  return *otherwise;
+  const std::optional<std::int64_t> value = FindInteger(name, 1, most);
+  if (!value && !otherwise) RefuseFile(NameOf(name) + " is missing");
+  return Noted(name, value ? *value : *otherwise);
 }
 
 double ConfigFields::Number(std::string_view name, double otherwise) const {
   const nlohmann::json* value = Find(name);
-  if (value == nullptr) return otherwise;
+  if (value == nullptr) return Noted(name, otherwise);
   if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() <= 0.0) {
     Refuse(name, "a number above 0", *value);
   }
-  return value->get<double>();
+  return Noted(name, value->get<double>());
 }
 
 double ConfigFields::NumberFrom(std::string_view name, double least, double otherwise) const {
   const nlohmann::json* value = Find(name);
-  if (value == nullptr) return otherwise;
+  if (value == nullptr) return Noted(name, otherwise);
   if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() < least) {
     Refuse(name, "a number of at least " + nlohmann::json(static_cast<std::int64_t>(least)).dump(), *value);
   }
-  return value->get<double>();
+  return Noted(name, value->get<double>());
 }
 
 bool ConfigFields::Flag(std::string_view name, bool otherwise) const {
   const nlohmann::json* value = Find(name);
-  if (value == nullptr) return otherwise;
+  if (value == nullptr) return Noted(name, otherwise);
   if (!value->is_boolean()) Refuse(name, "true or false", *value);
-  return value->get<bool>();
+  return Noted(name, value->get<bool>());
 }
 
 std::string ConfigFields::Text(std::string_view name, std::string_view otherwise) const {
   const nlohmann::json* value = Find(name);
-  if (value == nullptr) return std::string(otherwise);
+  if (value == nullptr) return Noted(name, std::string(otherwise));
   if (!value->is_string()) Refuse(name, "a text", *value);
-  return value->get<std::string>();
+  return Noted(name, value->get<std::string>());
 }
 
 std::vector<std::string> ConfigFields::Texts(std::string_view name) const {
@@ -110,7 +127,7 @@ std::vector<std::string> ConfigFields::Texts(std::string_view name) const {
     if (!item.is_string()) Refuse(name, "a list of names", *value);
     texts.push_back(item.get<std::string>());
   }
-  return texts;
+  return Noted(name, std::move(texts));
 }
 
 std::vector<std::int64_t> ConfigFields::Integers(std::string_view name) const {
@@ -126,7 +143,7 @@ std::vector<std::int64_t> ConfigFields::Integers(std::string_view name) const {
   } else {
     for (const nlohmann::json& item : *value) add(item);
   }
-  return integers;
+  return Noted(name, std::move(integers));
 }
 
 std::vector<double> ConfigFields::Numbers(std::string_view name) const {
@@ -139,7 +156,7 @@ std::vector<double> ConfigFields::Numbers(std::string_view name) const {
     if (!number) Refuse(name, "a list of numbers", *value);
     numbers.push_back(*number);
   }
-  return numbers;
+  return Noted(name, std::move(numbers));
 }
 
 void ConfigFields::Refuse(std::string_view name, std::string_view expected, const nlohmann::json& got) const {

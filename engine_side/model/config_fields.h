@@ -28,11 +28,12 @@ class ConfigFields {
   // In messages `where` is put before every field's name ("rope_scaling."), and `file` before everything. Throws
   // kInvalidArgument if `object` is no object.
   explicit ConfigFields(nlohmann::json object, std::string where = {}, std::string file = kConfigFile);
+  // The configuration's, for a family. What is read of them is handed to `config.on_field`.
   static ConfigFields Of(const ModelConfig& config);
 
   // What error messages call that field: "rope_scaling.factor".
   std::string NameOf(std::string_view name) const { return where_ + std::string(name); }
-  const nlohmann::json* Find(std::string_view name) const;  // null: absent
+  const nlohmann::json* Find(std::string_view name) const;  // null: absent. Is not handed to on_field
   std::optional<std::int64_t> Integer(std::string_view name, std::int64_t least, std::int64_t most) const;
   // A size, at least 1. Throws if the field is absent and there is no default (`otherwise`).
   std::int64_t Size(std::string_view name, std::optional<std::int64_t> otherwise = std::nullopt,
@@ -53,10 +54,15 @@ class ConfigFields {
 
  private:
   [[noreturn]] void RefuseFile(const std::string& message) const;
+  std::optional<std::int64_t> FindInteger(std::string_view name, std::int64_t least, std::int64_t most) const;
+  // Returns `value`, which is what a family takes for the field.
+  template <class Value>
+  Value Noted(std::string_view name, Value value) const;
 
   nlohmann::json object_;
   std::string where_;
   std::string file_;
+  decltype(ModelConfig::on_field) on_field_;
 };
 
 }  // namespace layercast

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "src/base/python_json.h"
 
@@ -140,7 +141,7 @@ std::string RopeField(const ConfigFields& fields) {
 void CheckThetaIsKept(const ConfigFields& fields, double theta) {
   const nlohmann::json* replaced = fields.Find("rope_parameters");
   if (replaced == nullptr) return;
-  if (const auto full = replaced->find("full_attention"); full != replaced->end()) replaced = &*full;
+  if (const auto full = replaced->find(kFullAttention); full != replaced->end()) replaced = &*full;
   if (!replaced->is_object()) return;
   const double wanted = ConfigFields(*replaced, fields.NameOf("rope_parameters.")).Number("rope_theta", theta);
   if (wanted == theta) return;
@@ -159,7 +160,32 @@ void CheckImpliedFactor(const ModelConfig& config, const RopeConfig& rope) {
                        ", and rope type 'yarn' has no factor");
 }
 
+// Numbers that say nothing new, of any type: absent, they have these values. Zeros of beta_fast and beta_slow count as
+// absent.
+constexpr std::pair<const char*, double> kImplied[] = {{kRotatedPart, 1.0},     {"beta_fast", 32.0}, {"beta_fast", 0.0},
+                                                       {"beta_slow", 1.0},      {"beta_slow", 0.0},  {"mscale", 0.0},
+                                                       {"mscale_all_dim", 0.0}, {"truncate", 1.0}};
+
 }  // namespace
+
+RopeConfig EffectiveRope(RopeConfig rope, std::int64_t max_position_embeddings) {
+  const auto positions = static_cast<double>(max_position_embeddings);
+  if (rope.type == "default") {
+    std::erase_if(rope.numbers, [](const auto& number) { return number.first != kRotatedPart; });
+    rope.lists.clear();
+  }
+  if (rope.type == "llama3" || rope.type == "yarn" || rope.type == "longrope") {
+    rope.numbers.try_emplace(kOriginalContext, positions);
+  }
+  if (rope.type == "yarn") rope.numbers.try_emplace("factor", positions / rope.numbers.at(kOriginalContext));
+  if (rope.type == "dynamic" || rope.type == "longrope") rope.numbers["max_position_embeddings"] = positions;
+  for (const auto& [name, implied] : kImplied) {
+    if (const auto number = rope.numbers.find(name); number != rope.numbers.end() && number->second == implied) {
+      rope.numbers.erase(number);
+    }
+  }
+  return rope;
+}
 
 // The field is one object, or has one object for each type of layer ("full_attention").
 void ParseRopes(const ConfigFields& fields, ModelConfig& config) {
@@ -178,7 +204,7 @@ void ParseRopes(const ConfigFields& fields, ModelConfig& config) {
       config.ropes[type] = ParseRopeParameters(parameters, where + type + ".", otherwise);
     }
     config.rope = config.ropes.begin()->second;
-    if (const auto full = config.ropes.find("full_attention"); full != config.ropes.end()) config.rope = full->second;
+    if (const auto full = config.ropes.find(kFullAttention); full != config.ropes.end()) config.rope = full->second;
   } else {
     config.rope = ParseRopeParameters(*object, where, theta);
   }
@@ -187,7 +213,7 @@ void ParseRopes(const ConfigFields& fields, ModelConfig& config) {
   CheckThetaIsKept(fields, config.rope.theta);
   AddOuterPart(fields, config.rope);
   if (fields.Find("rope_local_base_freq") != nullptr) {
-    if (config.ropes.empty()) config.ropes["full_attention"] = config.rope;
+    if (config.ropes.empty()) config.ropes[kFullAttention] = config.rope;
     const auto [sliding, is_new] = config.ropes.try_emplace(kSlidingAttention);
     if (is_new) sliding->second.theta = local_theta;
   }

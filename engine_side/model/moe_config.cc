@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine_side/model/config_fields.h"
+#include "engine_side/model/effective_fields.h"
 
 namespace layercast {
 namespace {
@@ -74,7 +75,7 @@ std::int64_t ParseDraftLayers(const ConfigFields& fields) {
 }  // namespace
 
 MoeConfig MoeConfig::Parse(const ModelConfig& config) {
-  const ConfigFields fields = ConfigFields::Of(config);
+  const ConfigFields fields(nlohmann::json::parse(config.json));  // what comes of them is noted below
   MoeConfig moe;
   moe.num_experts = ParseNumExperts(fields);
   moe.num_experts_per_tok =
@@ -101,6 +102,7 @@ MoeConfig MoeConfig::Parse(const ModelConfig& config) {
     ConfigFields::Refuse("expected at most " + std::to_string(kMostExpertsInAll) + " experts in all layers, got " +
                          std::to_string(sparse) + " layers of " + std::to_string(moe.num_experts));
   }
+  NoteFields(moe, config);
   return moe;
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine_side/model/checkpoint_quantization.h"
 #include "engine_side/model/families/families.h"
+#include "engine_side/model/served_config.h"
 #include "layercast/error.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/pipeline_stages.h"
@@ -163,6 +164,7 @@ std::unique_ptr<Module> ModelRegistry::Build(const ModelConfig& config, const Pa
   CheckpointQuantization::Parse(config.json).ApplyTo(*model);
   model->SetParallel(parallel);
   model->SetHeads({config.num_attention_heads, config.num_key_value_heads});
+  if (!config.on_field) model->SetConfig(std::make_shared<const ServedConfig>(*this, config));
   return model;
 }
 
@@ -187,6 +189,7 @@ std::unique_ptr<Module> ModelRegistry::BuildWithDraft(const ModelConfig& target,
   CheckpointQuantization::Parse(target.json).ApplyTo(*model);
   model->SetParallel(parallel);
   model->SetHeads({target.num_attention_heads, target.num_key_value_heads});
+  if (!target.on_field) model->SetConfig(std::make_shared<const ServedConfig>(*this, target, true, draft));
   return model;
 }
 

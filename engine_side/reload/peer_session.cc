@@ -45,7 +45,8 @@ void PeerSession::Reach() {
     const bool same_version = found.version == planned_for_.version;
     throw Error(ErrorCode::kFailedPrecondition,
                 Peers() + ": expected to find " + planned_for_.version.ToString() + " again, got " +
-                    (same_version ? "it with its tensors in another order, or cut in other parts: reload it anew"
+                    (same_version ? "it with its tensors in another order, or cut in other parts, or with another "
+                                    "configuration: reload it anew"
                                   : found.version.ToString()));
   } catch (...) {
     session_.reset();  // otherwise the next Reach would accept what this one found
@@ -54,7 +55,8 @@ void PeerSession::Reach() {
 }
 
 PeerSession::PlannedFor PeerSession::PlannedForOf(const MergedVersion& merged) const {
-  return {merged.manifest.version(), merged.manifest.layout_digest(), merged.parts, session_->mode()};
+  return {merged.manifest.version(), merged.manifest.layout_digest(), merged.parts, session_->mode(),
+          session_->configs()};
 }
 
 void PeerSession::Close() {
@@ -94,6 +96,15 @@ std::string PeerSession::Peers() const {
   std::string all;
   for (const std::string& endpoint : request_->endpoints) all += (all.empty() ? "" : ", ") + endpoint;
   return (request_->lender ? "engine at " : "publisher ") + all;
+}
+
+std::vector<SourceConfig> PeerSession::configs() const {
+  const std::vector<std::string> endpoints = session_->endpoints();
+  std::vector<SourceConfig> configs;
+  for (std::string& text : session_->configs()) {
+    configs.push_back({(request_->lender ? "engine at " : "publisher ") + endpoints[configs.size()], std::move(text)});
+  }
+  return configs;
 }
 
 FetchOptions PeerSession::HowToFetch() {

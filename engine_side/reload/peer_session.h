@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine_side/plan/merged_version.h"
+#include "engine_side/reload/config_check.h"
 #include "engine_side/reload/progress.h"
 #include "layercast/receiver.h"
 #include "layercast/report.h"
@@ -67,6 +68,7 @@ class PeerSession {
   const Version& offered() const { return planned_for_.version; }
   bool is_snapshot() const { return session_->mode() == PublishMode::kSnapshot; }
   const std::vector<Manifest>& manifests() const { return session_->manifests(); }
+  std::vector<SourceConfig> configs() const;
   // "publisher tcp://...", for errors.
   std::string Peers() const;
 
@@ -76,12 +78,13 @@ class PeerSession {
 
  private:
   // What a plan was made for. That is more than the version, which says neither in which order the tensors are, nor who
-  // holds which parts of them.
+  // holds which parts of them, nor what the model's configuration is.
   struct PlannedFor {
     Version version;
     Digest layout;
     HeldParts parts;
     PublishMode mode;
+    std::vector<std::string> configs;
     bool operator==(const PlannedFor&) const = default;
   };
   PlannedFor PlannedForOf(const MergedVersion& merged) const;

@@ -32,6 +32,8 @@ std::string ReloadReport::ToJson() const {
                                   {"core_ms", publisher.core_seconds * 1e3},
                                   {"serving_core_ms", publisher.serving_core_seconds * 1e3}});
   }
+  json["config_compared"] = config_compared;
+  json["config_changes"] = config_changes;
   json["out_of_order"] = Json::array();
   for (const OutOfOrderEpisode& episode : out_of_order) {
     json["out_of_order"].push_back(

@@ -141,13 +141,24 @@ void Stager::Abandon() {
   layer_cache_.Release();
 }
 
-void Stager::BeginAttempt(Manifest manifest, const Arrival& arrival, HeldParts parts) {
+// Before anything is written, and after the plan: what does not fit is named tensor by tensor.
+void Stager::CheckConfigs(std::span<const SourceConfig> configs) {
+  const ServedConfig* const served = model_->config().get();
+  report_.config_compared =
+      served != nullptr && std::ranges::any_of(configs, [](const SourceConfig& of) { return !of.text.empty(); });
+  report_.config_changes = ConfigChanges(served, configs);
+  if (!source_.allow_config_change) RefuseConfigChanges(report_.config_changes);
+}
+
+void Stager::BeginAttempt(Manifest manifest, const Arrival& arrival, std::vector<SourceConfig> configs,
+                          HeldParts parts) {
   EnterStage("plan");
   std::shared_ptr<const PreparedLayout> prepared = NamingSource(arrival.from, [&] {
     std::shared_ptr<const PreparedLayout> planned = Prepare(manifest, std::move(parts));
     CheckMayKeep(planned->plan, source_.may_keep);
     return planned;
   });
+  CheckConfigs(configs);
   BeginPrepared(std::move(prepared), std::move(manifest), arrival);
 }
 

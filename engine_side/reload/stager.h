@@ -15,6 +15,7 @@
 
 #include "engine_side/reload/attempt.h"
 #include "engine_side/reload/committer.h"
+#include "engine_side/reload/config_check.h"
 #include "engine_side/reload/host_work.h"
 #include "engine_side/reload/kernel_layout.h"
 #include "engine_side/reload/peer_session.h"
@@ -80,7 +81,10 @@ class Stager {
   void FinishWork();
   void DescribeKernelTensors(std::uint64_t bytes);
 
-  void BeginAttempt(Manifest manifest, const Arrival& arrival, HeldParts parts = {});
+  // `configs` are what the source says of its model.
+  void BeginAttempt(Manifest manifest, const Arrival& arrival, std::vector<SourceConfig> configs = {},
+                    HeldParts parts = {});
+  void CheckConfigs(std::span<const SourceConfig> configs);
   void BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manifest manifest, const Arrival& arrival);
   void TakeAll(WeightsIterator& weights);
   // The walk, made to report its progress, and to end once stop_ is requested.

@@ -1,6 +1,8 @@
 // The ways in, one for each kind of source: what each finds out before bytes move (Open...), and how it moves them
 // (Receive...). Part of the stager.
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "engine_side/reload/derived_check.h"
 #include "engine_side/reload/dummy_weights.h"
@@ -13,6 +15,7 @@
 #include "layercast/error.h"
 #include "src/base/naming_source.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/config_text.h"
 
 namespace layercast {
 
@@ -33,6 +36,7 @@ void Stager::OpenPath(const CheckpointSource& source, bool is_checkpoint_format)
   KernelFiles files(source.path, parallel_, recipes_.name());
   if (files.label().version()) report_.version = *files.label().version();
   NamingSource("checkpoint " + source.path, [&] { CheckKernelFormat(files.specs(), layout()); });
+  CheckConfigs(ConfigsOf(source, ConfigTextBeside(source.path)));
   progress_.Expect(files.total_bytes(), layout().num_layers());
   receive_ = [this, source, is_checkpoint_format, lineage, files = std::move(files)] {
     StagedVersion staged = ReceiveKernelFormat(*Watched(files.Weights()), lineage);
@@ -44,10 +48,11 @@ void Stager::OpenPath(const CheckpointSource& source, bool is_checkpoint_format)
 }
 
 void Stager::OpenCheckpoint(const CheckpointSource& source) {
-  auto checkpoint = std::make_shared<const QuantizedCheckpoint>(Checkpoint::Open(source), *model_, quantization_,
-                                                                layer_memory_, pool_);
+  const Checkpoint files = Checkpoint::Open(source);
+  auto checkpoint = std::make_shared<const QuantizedCheckpoint>(files, *model_, quantization_, layer_memory_, pool_);
   BeginAttempt(Manifest::OfSpecs(DefaultLineage(source.path), 0, checkpoint->specs()),
-               {.from = "checkpoint " + source.path, .in_order = true, .snapshot = false});
+               {.from = "checkpoint " + source.path, .in_order = true, .snapshot = false},
+               ConfigsOf(source, files.config()));
   receive_ = [this, source, checkpoint] {
     TakeAll(*Watched(checkpoint->Weights(LayerOrder(checkpoint->specs()))));
     StagedVersion staged = FinishAttempt(std::nullopt);
@@ -80,7 +85,8 @@ void Stager::OpenIterator() {
   report_.version.lineage = source_.lineage;
   if (source_.iterator == nullptr) throw Error(ErrorCode::kInvalidArgument, "expected an iterator, got null");
   if (!source_.is_checkpoint_format) return OpenKernelFormatIterator();
-  BeginAttempt(ManifestOf(source_.lineage, source_.step.value_or(0), source_.specs), {});
+  BeginAttempt(ManifestOf(source_.lineage, source_.step.value_or(0), source_.specs), {},
+               {{"the iterator", source_.config}});
   receive_ = [this] {
     TakeAll(*Watched(std::move(source_.iterator)));
     return FinishAttempt(std::nullopt);
@@ -90,6 +96,7 @@ void Stager::OpenIterator() {
 // The names that must come are known: they are those of the engine's kernel tensors. Whether they do come can be
 // checked now if there are specs, and otherwise only at the end.
 void Stager::OpenKernelFormatIterator() {
+  CheckConfigs(std::vector<SourceConfig>{{"the iterator", source_.config}});
   if (!source_.specs.empty()) {
     CheckKernelFormat(source_.specs, layout());
   } else if (committer().writes_layers()) {
@@ -110,7 +117,7 @@ void Stager::OpenPublisher() {
   report_.version = peers_.offered();
   const bool snapshot = peers_.is_snapshot();
   BeginAttempt(std::move(manifest), {.from = peers_.Peers(), .in_order = snapshot, .snapshot = snapshot},
-               std::move(parts));
+               peers_.configs(), std::move(parts));
   receive_ = [this] { return ReceivePublished(); };
 }
 
@@ -125,6 +132,7 @@ void Stager::OpenEngine() {
                                           .stop = stop_});
   report_.version = source_.version;
   NamingSource(peers_.Peers(), [&] { CheckKernelFormat(lent.manifest.specs(), layout()); });
+  CheckConfigs(peers_.configs());
   progress_.Expect(lent.manifest.total_bytes(), layout().num_layers());
   receive_ = [this] { return ReceiveLent(source_.version, source_.served_digest); };
 }

@@ -72,7 +72,9 @@ Json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model,
                             .device = {}});
   }
   Receiver cold(std::move(model), parallel, quantization, CapturedBuffers::Adopt(std::move(cold_buffers)));
-  cold.ReloadWeights(FromCheckpoint(checkpoint));
+  ReloadSource source = FromCheckpoint(checkpoint);
+  source.allow_config_change = true;  // bytes are compared; what differs besides is told
+  const ReloadReport report = cold.ReloadWeights(std::move(source));
 
   Json differences = Json::array();
   std::size_t total = 0;
@@ -88,7 +90,10 @@ Json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model,
                            {"served", std::to_integer<int>(*at)},
                            {"expected", std::to_integer<int>(*other)}});
   }
-  return {{"tensors", captured.buffers().size()}, {"bytes", total}, {"differences", differences}};
+  return {{"tensors", captured.buffers().size()},
+          {"bytes", total},
+          {"differences", differences},
+          {"config_changes", report.config_changes}};
 }
 
 }  // namespace layercast

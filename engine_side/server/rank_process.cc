@@ -28,6 +28,7 @@
 #include "layercast/receiver.h"
 #include "src/base/log.h"
 #include "src/base/thread_name.h"
+#include "src/checkpoint/config_text.h"
 #include "src/control/progress_forms.h"
 
 namespace layercast {
@@ -84,7 +85,8 @@ class RankProcess {
       stream_.Send({{"progress", std::move(progress)}});
     };
     receiver_ = std::make_unique<Receiver>(std::move(model), parallel_, quantization, engine_->Capture(), receiver);
-    lender_ = std::make_unique<WeightsLender>(receiver_->captured());
+    lender_ =
+        std::make_unique<WeightsLender>(receiver_->captured(), ConfigTextToSend(files_.description().config_json()));
   }
 
   void Run() {

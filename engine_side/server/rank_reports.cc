@@ -119,6 +119,7 @@ Json MergeReports(const std::vector<Json>& reports) {
     merged["peak_buffered_bytes"] = std::max(merged["peak_buffered_bytes"].get<std::uint64_t>(),
                                              report["peak_buffered_bytes"].get<std::uint64_t>());
     AddNew(report["kept"], merged["kept"]);  // pipeline stages have different layers
+    AddNew(report["config_changes"], merged["config_changes"]);
     AddShares(report["publishers"], merged["publishers"]);
     MergeStages(report["stage_ms"], merged["stage_ms"]);
     for (Json episode : report["out_of_order"]) {

@@ -94,6 +94,7 @@ ReloadSource SourceFromJson(const Json& params, int engine_rank) {
     ReloadSource source = WholeFromJson(params, engine_rank);
     source.partial = params.value("partial", false);
     source.may_keep = params.value("may_keep", std::vector<std::string>());
+    source.allow_config_change = params.value("allow_config_change", false);
     return source;
   });
 }

@@ -43,6 +43,7 @@ Json CompareServed(RankGroup& ranks, const Json& params) {
     AddCount(result, rank, "tensors");
     AddCount(result, rank, "bytes");
     for (const Json& difference : rank["differences"]) result["differences"].push_back(difference);
+    result["config_changes"] = rank["config_changes"];  // the same of all ranks
   }
   result["equal"] = result["differences"].empty();
   return result;

@@ -61,7 +61,7 @@ std::shared_ptr<OfferedVersion> WeightsLender::Offered(const Version& version) {
       [this, writes = writes_.load()](std::span<const std::string> /*order*/) {
         return std::make_unique<Walk>(*this, writes);
       },
-      /*layer_order=*/false);
+      /*layer_order=*/false, Provenance{.config = config_});
 }
 
 std::unique_lock<std::shared_mutex> WeightsLender::Write() {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 
 #include "layercast/captured_buffers.h"
 #include "src/base/failpoint.h"
@@ -25,8 +26,9 @@ struct LenderOptions {
 // Resource; thread-safe. Keeps no copy: each borrower walks the captured buffers, and a commit ends the walk.
 class WeightsLender {
  public:
-  // `captured` must outlive this.
-  explicit WeightsLender(const CapturedBuffers& captured) : captured_(captured) {}
+  // `captured` must outlive this. `config` is the text of the engine's config.json, for borrowers.
+  explicit WeightsLender(const CapturedBuffers& captured, std::string config = {})
+      : captured_(captured), config_(std::move(config)) {}
   ~WeightsLender();
   WeightsLender(const WeightsLender&) = delete;
   WeightsLender& operator=(const WeightsLender&) = delete;
@@ -44,6 +46,7 @@ class WeightsLender {
   std::shared_ptr<OfferedVersion> Offered(const Version& version);
 
   const CapturedBuffers& captured_;
+  const std::string config_;
   std::shared_mutex buffers_;  // locked shared by those who read the captured buffers
   // Incremented when somebody is about to write the buffers, and again once the lock is held. A walk over what was lent
   // at another count fails.

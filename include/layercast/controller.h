@@ -31,6 +31,7 @@ struct ReloadRequest {
   bool is_checkpoint_format = true;                              // of weights_path; false: ReloadSource says what it is
   bool partial = false;                 // the tensors may be a part of the model; other layers keep what they serve
   std::vector<std::string> may_keep{};  // with partial: layers, or modules above them; no others may be left out
+  bool allow_config_change = false;     // takes weights whose configuration differs from the engine's: ReloadSource
   std::string channel{};                // forces "shm", "zmq", ...; an engine without it fails. Empty: the fastest
   std::string pause_mode{};             // "wait", "abort" or "keep"; empty: the engine's own
   // True: either all engines commit the version, or none does. Each waits with the whole version staged, and stands

@@ -32,10 +32,15 @@ struct LAYERCAST_PUBLIC Weights {
   // there are none, in the source's own. Called once for a snapshot, and for a stream once for each engine that takes
   // it. A source that can be walked only once throws kFailedPrecondition the second time.
   std::function<std::unique_ptr<WeightsIterator>(std::span<const std::string> order)> walk;
+  // The text of the model's config.json, for engines to hold against their own: tensors that fit would be computed with
+  // wrongly if, say, rope_theta were another. It goes with the version, but is no part of its digest. May name some
+  // fields alone (then without architectures and model_type), and has at most 1 MiB. Empty: engines compare nothing.
+  std::string config{};
   // True: the tensors' memory stays unchanged until the version is released, so it may be sent from where it lies.
   bool borrowed = false;
 
-  // A checkpoint's tensors, walked in the order of its files. If only the path is given, the format is detected.
+  // A checkpoint's tensors, walked in the order of its files, and its configuration. If only the path is given, the
+  // format is detected.
   static Weights FromCheckpoint(const CheckpointSource& source);
   static Weights FromCheckpoint(const std::string& path);
   // The tensors of an iterator, which can be walked only once. Throws kInvalidArgument if there is none.
@@ -138,10 +143,10 @@ class LAYERCAST_PUBLIC Publisher {
   // reach device memory (PublisherOptions::channels). Otherwise, and in a stream, it is brought to the host. Its values
   // must be complete when a walk yields it, for Publish waits for none of the trainer's CUDA streams.
   // Throws kCorrupt, naming tensor and index, on NaN or infinity; kInvalidArgument on a lineage or a run that is not
-  // UTF-8 without control characters, of at most 1024 bytes, a step that is not newer than the lineage's last, a
-  // repeated name, a part that leaves its tensor, a tensor without bytes, or no tensor; kFailedPrecondition if the walk
-  // of a Publish calls it; kUnsupported on a tensor in device memory if the build has no CUDA, or if it is borrowed and
-  // a channel does not reach it.
+  // UTF-8 without control characters, of at most 1024 bytes, a config that is too long, a step that is not newer than
+  // the lineage's last, a repeated name, a part that leaves its tensor, a tensor without bytes, or no tensor;
+  // kFailedPrecondition if the walk of a Publish calls it; kUnsupported on a tensor in device memory if the build has no
+  // CUDA, or if it is borrowed and a channel does not reach it.
   PublishedVersion Publish(const PublishOptions& options, Weights weights);
 
  private:

@@ -63,6 +63,12 @@ struct LAYERCAST_PUBLIC ReloadSource {
   // With `partial`: paths of layers ("model.layers.0.mlp.down_proj"), or of modules above them, that may be left out.
   // No others may. Empty: any may.
   std::vector<std::string> may_keep{};
+  // kIterator: the text of the config.json of the model whose tensors come, or some of its fields; empty: not known.
+  // Other sources bring their own (docs/checkpoints.md).
+  std::string config{};
+  // A source whose configuration differs from the engine's in what is computed is refused: its tensors may fit, but the
+  // engine would compute wrongly with them. True: it is taken, and ReloadReport::config_changes lists what differs.
+  bool allow_config_change = false;
 };
 
 // Re-reads the last whole checkpoint that was committed from a path.

@@ -72,6 +72,11 @@ struct LAYERCAST_PUBLIC ReloadReport {
   // The layers that a partial version has nothing of. Those that differ only in their number share one text:
   // "model.layers.0-3,7.mlp.down_proj". If there would be more than 64 texts, the last one says how many layers remain.
   std::vector<std::string> kept;
+  // Whether the source brought a configuration that was held against the engine's, and what differs, in words:
+  // "publisher tcp://...: rope_theta: expected 1000000.0, got 10000.0". Unless ReloadSource::allow_config_change,
+  // differences fail the reload.
+  bool config_compared = false;
+  std::vector<std::string> config_changes;
   std::vector<OutOfOrderEpisode> out_of_order;
   std::vector<CastTensor> cast;
   std::vector<SkippedName> skipped;

@@ -10,6 +10,7 @@
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/base/utf8.h"
+#include "src/checkpoint/config_text.h"
 #include "src/checkpoint/read_ahead.h"
 #include "src/checkpoint/survey.h"
 
@@ -101,6 +102,14 @@ void Checkpoint::CheckHeads(std::int64_t num_attention_heads, std::int64_t num_k
     const auto different = Differences(*said, {num_attention_heads, num_key_value_heads}, "the model that is loaded");
     if (!different.empty()) throw Error(ErrorCode::kInvalidArgument, different.front());
   }
+}
+
+std::string Checkpoint::config() const {
+  const CheckpointSurvey& survey = contents_->survey;
+  for (std::size_t i = 0; i < survey.own_files; ++i) {
+    if (std::string said = survey.files[i]->config(); !said.empty()) return said;
+  }
+  return ConfigTextBeside(survey.source.path);
 }
 
 NamedTensor Checkpoint::Tensor(std::size_t index) const { return contents_->Tensor(index); }

@@ -39,6 +39,10 @@ class Checkpoint {
   // model has that they are loaded into. Files of secondary sources do not count.
   void CheckHeads(std::int64_t num_attention_heads, std::int64_t num_key_value_heads) const;
 
+  // The configuration of the model whose tensors these are, as a JSON object of config.json's fields: what the format's
+  // own files say of it, else the config.json beside the files. Empty: nothing is known of it.
+  std::string config() const;
+
   // Reads a tensor as CheckpointSurvey::Read does: it is kept alive by its owner, and aligned to its element type.
   NamedTensor Tensor(std::size_t index) const;
   // Throws kNotFound.

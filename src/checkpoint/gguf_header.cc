@@ -1,6 +1,7 @@
 #include "src/checkpoint/gguf_header.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 #include <utility>
 
@@ -71,6 +72,7 @@ class Parser {
     } else {
       const std::span<const std::byte> bytes = reader_.GetBytes(Width(type, key), key);
       if (IsWholeNumber(type, bytes)) header_.numbers.emplace(key, Unsigned(bytes));
+      if (type == kF32) header_.floats.emplace(key, std::bit_cast<float>(static_cast<std::uint32_t>(Unsigned(bytes))));
     }
   }
 

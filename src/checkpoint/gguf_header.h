@@ -36,9 +36,10 @@ struct GgufHeader {
     std::uint64_t bytes = 0;
   };
   std::vector<Tensor> tensors;                   // as the file lists them
-  std::set<std::string> keys;                    // of all entries; of arrays and floats nothing else is kept
+  std::set<std::string> keys;                    // of all entries; of arrays nothing else is kept
   std::map<std::string, std::string> texts;      // entries that are text
   std::map<std::string, std::uint64_t> numbers;  // entries that are whole numbers, none negative
+  std::map<std::string, float> floats;           // entries that are fp32
 
   // Throws kCorrupt, with a message that begins with `subject`, if there is no such entry.
   const std::string& Text(const std::string& key, const std::string& subject) const;

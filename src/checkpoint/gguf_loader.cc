@@ -2,8 +2,11 @@
 // as they are. Q8_0 blocks become fp32 values, exactly, which loading then casts to the model's dtype as usual. A
 // tensor of all experts comes as one tensor for each expert.
 #include <algorithm>
+#include <charconv>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -62,7 +65,47 @@ struct Architecture {
   NameTable names;
   bool interleaved = false;  // q and k are in llama.cpp's order of rows
   HeadCounts heads;
+  std::string config;  // see TensorFile::config
 };
+
+// A number that a file holds in fp32, in as few digits as name it: 1e-05 as in a config.json, not 9.99999975e-06.
+double InFewDigits(float number) {
+  char digits[32];
+  const auto end = std::to_chars(std::begin(digits), std::end(digits), number).ptr;
+  double value = 0;
+  std::from_chars(std::begin(digits), end, value);
+  return value;
+}
+
+// What the entries of architecture `name` say, by the names of config.json. llama.cpp computes with a base of 10000
+// where a file names none. What takes part in no computation here, and sizes that the tensors have, are left out.
+std::string ConfigOf(const GgufHeader& header, const std::string& name, const HeadCounts& heads) {
+  const auto number = [&](const char* key) {
+    const auto found = header.numbers.find(name + key);
+    return found == header.numbers.end() ? nlohmann::json() : nlohmann::json(found->second);
+  };
+  const auto real = [&](const char* key) {
+    const auto found = header.floats.find(name + key);
+    return found == header.floats.end() ? nlohmann::json() : nlohmann::json(InFewDigits(found->second));
+  };
+  nlohmann::json config = {{"num_attention_heads", heads.heads.number},
+                           {"num_key_value_heads", heads.kv_heads.number},
+                           {"head_dim", number(".attention.key_length")},
+                           {"rms_norm_eps", real(".attention.layer_norm_rms_epsilon")},
+                           {"num_experts_per_tok", number(".expert_used_count")},
+                           {"rope_theta", real(".rope.freq_base")}};
+  if (config["rope_theta"].is_null()) config["rope_theta"] = 10000.0;
+  const auto scaling = header.texts.find(name + ".rope.scaling.type");
+  if (scaling != header.texts.end() && (scaling->second == "linear" || scaling->second == "yarn")) {
+    config["rope_scaling"] = {
+        {"rope_type", scaling->second}, {"rope_theta", config["rope_theta"]}, {"factor", real(".rope.scaling.factor")}};
+    if (scaling->second == "yarn") {
+      config["rope_scaling"]["original_max_position_embeddings"] = number(".rope.scaling.original_context_length");
+    }
+  }
+  for (auto field = config.begin(); field != config.end();) field = field->is_null() ? config.erase(field) : field + 1;
+  return config.dump();
+}
 
 Architecture ReadArchitecture(const GgufHeader& header, const std::string& subject) {
   const std::string name = header.Text("general.architecture", subject);
@@ -83,9 +126,12 @@ Architecture ReadArchitecture(const GgufHeader& header, const std::string& subje
   const std::string grouped = name + ".attention.head_count_kv";
   const HeadCounts::Count kv_count = header.keys.contains(grouped) ? heads(grouped) : count;
   const bool llama = name == "llama";
+  HeadCounts both{.file = subject, .heads = count, .kv_heads = kv_count};
+  std::string config = ConfigOf(header, name, both);
   return {.names = {"blk.", kInLayer, llama ? NamePairs(kMixtral) : NamePairs(kQwenMoe), kOutside},
           .interleaved = llama,
-          .heads = {.file = subject, .heads = count, .kv_heads = kv_count}};
+          .heads = std::move(both),
+          .config = std::move(config)};
 }
 
 DType DTypeOf(GgufType type) {
@@ -129,6 +175,7 @@ class GgufFile final : public TensorFile {
   }
 
   const HeadCounts* head_counts() const override { return &architecture_.heads; }
+  std::string config() const override { return architecture_.config; }
 
  private:
   // One of the tensors that a stored tensor becomes: the tensor itself, or one of its experts.

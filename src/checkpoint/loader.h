@@ -39,6 +39,9 @@ class TensorFile {
   virtual NamedTensor Read(std::size_t index) const = 0;
   // What this file, or one beside it, says of the model's heads. Null: nothing. It lives as long as this object.
   virtual const HeadCounts* head_counts() const { return nullptr; }
+  // What this file, or one beside it, says of the model's configuration in the format's own way, as a JSON object of
+  // config.json's fields. Empty: the format says it in a config.json.
+  virtual std::string config() const { return {}; }
 
  private:
   std::filesystem::path path_;

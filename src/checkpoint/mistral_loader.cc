@@ -44,7 +44,27 @@ std::int64_t Heads(const nlohmann::json& params, const char* key, const std::str
                                        (params.contains(key) ? ShownJson(params[key]) : "nothing"));
 }
 
-HeadCounts ReadParams(const std::filesystem::path& path) {
+// What params.json says. Value.
+struct Params {
+  HeadCounts heads;
+  std::string config;  // see TensorFile::config
+};
+
+// By the names of config.json. What takes part in no computation here, and sizes that the tensors have, are left out.
+std::string ConfigOf(const nlohmann::json& params, const HeadCounts& heads) {
+  nlohmann::json config = {{"num_attention_heads", heads.heads.number}, {"num_key_value_heads", heads.kv_heads.number}};
+  const auto take = [&](const nlohmann::json& from, const char* name, const char* field) {
+    if (from.contains(name) && from[name].is_number()) config[field] = from[name];
+  };
+  take(params, "head_dim", "head_dim");
+  take(params, "norm_eps", "rms_norm_eps");
+  take(params, "rope_theta", "rope_theta");
+  take(params, "sliding_window", "sliding_window");
+  if (params.contains("moe")) take(params["moe"], "num_experts_per_tok", "num_experts_per_tok");
+  return config.dump();
+}
+
+Params ReadParams(const std::filesystem::path& path) {
   const std::string subject = Quote(path.native());
   const MappedFile file(path);
   const auto* const text = reinterpret_cast<const char*>(file.bytes().data());
@@ -55,13 +75,14 @@ HeadCounts ReadParams(const std::filesystem::path& path) {
   HeadCounts read{.file = subject, .heads = {"n_heads", Heads(params, "n_heads", subject)}, .kv_heads = {}};
   const bool grouped = params.contains("n_kv_heads");
   read.kv_heads = grouped ? HeadCounts::Count{"n_kv_heads", Heads(params, "n_kv_heads", subject)} : read.heads;
-  return read;
+  std::string config = ConfigOf(params, read);
+  return {std::move(read), std::move(config)};
 }
 
 class MistralFile final : public SafetensorsFile {
  public:
   explicit MistralFile(const std::filesystem::path& path)
-      : SafetensorsFile(path), heads_(ReadParams(path.parent_path() / "params.json")) {
+      : SafetensorsFile(path), params_(ReadParams(path.parent_path() / "params.json")) {
     for (const SafetensorsHeader::Stored& stored : tensors()) {
       const std::optional<std::string> name = ToHuggingFace(stored.spec.name, kNames);
       if (!name) {
@@ -79,15 +100,18 @@ class MistralFile final : public SafetensorsFile {
   NamedTensor Read(std::size_t index) const override {
     NamedTensor named = SafetensorsFile::Read(index);
     named.name = specs_.at(index).name;
-    if (IsQueryOrKey(named.name, "q_proj")) return RowsInHalves(named, heads_.heads.number, Quote(path().native()));
-    if (IsQueryOrKey(named.name, "k_proj")) return RowsInHalves(named, heads_.kv_heads.number, Quote(path().native()));
+    if (IsQueryOrKey(named.name, "q_proj"))
+      return RowsInHalves(named, params_.heads.heads.number, Quote(path().native()));
+    if (IsQueryOrKey(named.name, "k_proj"))
+      return RowsInHalves(named, params_.heads.kv_heads.number, Quote(path().native()));
     return named;
   }
 
-  const HeadCounts* head_counts() const override { return &heads_; }
+  const HeadCounts* head_counts() const override { return &params_.heads; }
+  std::string config() const override { return params_.config; }
 
  private:
-  const HeadCounts heads_;
+  const Params params_;
   std::vector<TensorSpec> specs_;
 };
 

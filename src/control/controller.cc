@@ -27,6 +27,7 @@ Json ReloadParams(const ReloadRequest& request) {
   }
   if (!request.engine.empty()) params["engine"] = request.engine;
   if (request.partial) params["partial"] = true;
+  if (request.allow_config_change) params["allow_config_change"] = true;
   if (!request.may_keep.empty()) params["may_keep"] = request.may_keep;
   if (!request.weights_path.empty()) {
     params["weights_path"] = request.weights_path;

@@ -58,6 +58,11 @@ class Session final : public FetchSession {
     for (const auto& publisher : publishers_) endpoints.push_back(publisher->endpoint());
     return endpoints;
   }
+  std::vector<std::string> configs() const override {
+    std::vector<std::string> configs;
+    for (const auto& publisher : publishers_) configs.push_back(publisher->config());
+    return configs;
+  }
   PublishMode mode() const override { return publishers_.front()->mode(); }
   FetchStats stats() const override { return stats_; }
 

@@ -99,6 +99,8 @@ class FetchSession {
   // What each publisher has of the version, and where the publisher is, both by rank.
   virtual const std::vector<Manifest>& manifests() const = 0;
   virtual std::vector<std::string> endpoints() const = 0;
+  // The configuration of the version's model as each publisher has sent it, by rank; empty: it sent none.
+  virtual std::vector<std::string> configs() const = 0;
   virtual PublishMode mode() const = 0;
 
   // Moves the whole schedule into the sink: a snapshot in the schedule's order, a stream in the publisher's. No chunk

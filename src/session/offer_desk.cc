@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 #include <utility>
 
 #include "layercast/error.h"
@@ -142,7 +144,7 @@ wire::StatusAnswer OfferDesk::Status() {
                                .readers = static_cast<std::uint32_t>(version->readers()),
                                .part_rank = static_cast<std::uint32_t>(manifest.part().rank),
                                .part_ranks = static_cast<std::uint32_t>(manifest.part().ranks),
-                               .run = version->run(),
+                               .run = version->provenance().run,
                                .receivers = ReadersOf(*version)});
   }
   return status;
@@ -171,14 +173,16 @@ wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
   parts_.context.failpoints.Hit("answer.hello");
   std::shared_ptr<const VersionHold> hold = HoldVersion(hello);
   const std::shared_ptr<OfferedVersion>& version = hold->version();
+  const std::span<const std::byte> config = std::as_bytes(std::span(version->provenance().config));
   wire::Welcome welcome{.protocol = std::min(hello.newest_protocol, wire::kNewestProtocol),
                         .publisher = options_.name,
                         .host = MyHost(),
-                        .run = version->run(),
+                        .run = version->provenance().run,
                         .stream = version->mode() == PublishMode::kStream,
                         .channels = parts_.channels(*version),
                         .manifest = version->encoded_manifest(),
-                        .cost = ToWire(version->cost())};
+                        .cost = ToWire(version->cost()),
+                        .config = {config.begin(), config.end()}};
   Session& session = sessions_[key];
   session.hello = std::move(hello);
   session.hold = std::move(hold);

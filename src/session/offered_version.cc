@@ -6,20 +6,20 @@
 
 namespace layercast {
 
-OfferedVersion::OfferedVersion(Manifest manifest, Offer offer, bool borrowed, WorkCost cost, std::string run)
+OfferedVersion::OfferedVersion(Manifest manifest, Offer offer, bool borrowed, WorkCost cost, Provenance provenance)
     : manifest_(std::move(manifest)),
       encoded_manifest_(manifest_.Encode()),
       offer_(std::move(offer)),
       borrowed_(borrowed),
       cost_(cost),
-      run_(std::move(run)) {}
+      provenance_(std::move(provenance)) {}
 
-OfferedVersion::OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order, std::string run)
+OfferedVersion::OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order, Provenance provenance)
     : manifest_(std::move(manifest)),
       encoded_manifest_(manifest_.Encode()),
       walk_(std::move(walk)),
       layer_order_(layer_order),
-      run_(std::move(run)) {}
+      provenance_(std::move(provenance)) {}
 
 OfferedVersion::OfferedVersion(std::shared_ptr<RelayedChunks> relayed, std::uint64_t offer_id)
     : manifest_(kRelayedLineage, offer_id, {}),

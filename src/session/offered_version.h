@@ -29,6 +29,12 @@ namespace layercast {
 // name, or else in the source's own order.
 using WalkFunction = std::function<std::unique_ptr<WeightsIterator>(std::span<const std::string> order)>;
 
+// What a publisher says of a version beside its tensors; in no digest. Value.
+struct Provenance {
+  std::string run{};     // PublishOptions::run; empty: none is known
+  std::string config{};  // Weights::config; empty: none was given
+};
+
 // Who uses a version: receivers' sessions, and walks of a stream, which may go on for a moment after the last session.
 enum class VersionUse : std::uint8_t { kReader, kWalk };
 
@@ -36,10 +42,10 @@ enum class VersionUse : std::uint8_t { kReader, kWalk };
 class OfferedVersion {
  public:
   // A snapshot: `offer` holds every tensor of the manifest. `borrowed` says that they lie in memory which is not the
-  // service's arena. `cost` is what the version cost the trainer so far. `run`: PublishOptions::run.
-  OfferedVersion(Manifest manifest, Offer offer, bool borrowed, WorkCost cost = {}, std::string run = {});
+  // service's arena. `cost` is what the version cost the trainer so far.
+  OfferedVersion(Manifest manifest, Offer offer, bool borrowed, WorkCost cost = {}, Provenance provenance = {});
   // A stream. With `layer_order` it is walked in the order of the first receiver's schedule.
-  OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order, std::string run = {});
+  OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order, Provenance provenance = {});
 
   // A relay's snapshot, which grows: the chunks that it has of a version that somebody else publishes.
   OfferedVersion(std::shared_ptr<RelayedChunks> relayed, std::uint64_t offer_id);
@@ -51,7 +57,7 @@ class OfferedVersion {
   RelayedChunks* relayed() const { return relayed_.get(); }  // null: the version is this publisher's own
   bool borrowed() const { return borrowed_; }
   const WorkCost& cost() const { return cost_; }
-  const std::string& run() const { return run_; }  // empty: none is known
+  const Provenance& provenance() const { return provenance_; }
   bool layer_order() const { return layer_order_; }
   std::unique_ptr<WeightsIterator> Walk(std::span<const std::string> order) const { return walk_(order); }
 
@@ -78,7 +84,7 @@ class OfferedVersion {
   const bool borrowed_ = false;
   const WorkCost cost_;
   const bool layer_order_ = false;
-  const std::string run_;
+  const Provenance provenance_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::map<VersionUse, int> uses_;                      // guarded by mutex_

@@ -43,6 +43,7 @@ void PublisherSession::Open(const ReceiverIdentity& self, const std::string& lin
   manifest_ = Manifest::Decode(welcome.manifest, LayoutOf(options_, endpoint()));
   cost_ = welcome.cost;
   run_ = welcome.run;
+  config_.assign(reinterpret_cast<const char*>(welcome.config.data()), welcome.config.size());
   mode_ = welcome.stream ? PublishMode::kStream : PublishMode::kSnapshot;
   const ExpectAlive expect_alive = [this](Deadline until) { link_.ExpectAlive(until, "choosing a data channel"); };
   ChosenChannel chosen = options_.channels->Choose(welcome, expect_alive, options_.channel, deadline, options_.measure);

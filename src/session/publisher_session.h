@@ -49,6 +49,7 @@ class PublisherSession {
   const std::string& run() const { return run_; }  // which run of a trainer the version is of; empty: not known
   const ChannelUse& channel_use() const { return channel_use_; }
   const wire::TrainerCost& cost() const { return cost_; }  // of a snapshot
+  const std::string& config() const { return config_; }    // of the version's model; empty: none was sent
   PublisherLink& link() { return link_; }
   FetchingEnd& channel() { return *channel_; }
   // Whether chunks may come from relays. Then no byte moves before the publisher has said where from.
@@ -65,6 +66,7 @@ class PublisherSession {
   std::string run_;
   ChannelUse channel_use_;
   wire::TrainerCost cost_;
+  std::string config_;
   std::unique_ptr<FetchingEnd> channel_;
   wire::Subscribe asked_;  // its schedule is left out
   std::optional<wire::FetchFrom> fetch_from_;

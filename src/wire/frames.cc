@@ -37,8 +37,8 @@ class Writer {
     out_.Put(static_cast<std::uint16_t>(value.size()));
     out_.PutBytes(value);
   }
-  void Bytes(std::vector<std::byte>& value, std::string_view /*field*/) {
-    LAYERCAST_CHECK(value.size() <= kMaxFrameBytes);
+  void Bytes(std::vector<std::byte>& value, std::string_view /*field*/, std::size_t most = kMaxFrameBytes) {
+    LAYERCAST_CHECK(value.size() <= most);
     out_.Put(static_cast<std::uint32_t>(value.size()));
     out_.PutBytes(std::span<const std::byte>(value));
   }
@@ -68,8 +68,13 @@ class Reader {
     value = byte == 1;
   }
   void Text(std::string& value, std::string_view field) { value = in_.GetText(in_.Get<std::uint16_t>(field), field); }
-  void Bytes(std::vector<std::byte>& value, std::string_view field) {
-    const auto bytes = in_.GetBytes(in_.Get<std::uint32_t>(field), field);
+  void Bytes(std::vector<std::byte>& value, std::string_view field, std::size_t most = kMaxFrameBytes) {
+    const auto size = in_.Get<std::uint32_t>(field);
+    if (size > most) {
+      in_.Fail(std::string(field) + ": expected at most " + std::to_string(most) + " bytes, got " +
+               std::to_string(size));
+    }
+    const auto bytes = in_.GetBytes(size, field);
     value.assign(bytes.begin(), bytes.end());
   }
   // `least_bytes` is the size of the smallest possible item. A count of items that the rest of the frame cannot hold is
@@ -156,6 +161,7 @@ void Fields(Archive& archive, Welcome& welcome) {
   });
   archive.Bytes(welcome.manifest, "manifest");
   Cost(archive, welcome.cost);
+  archive.Bytes(welcome.config, "config", kMaxConfigBytes);
 }
 
 // Accepts any number, even a negative one: the publisher, which knows the tensor, refuses what cannot be its dimension.

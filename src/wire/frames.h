@@ -19,7 +19,8 @@ namespace layercast::wire {
 inline constexpr std::uint16_t kOldestProtocol = 2;
 inline constexpr std::uint16_t kNewestProtocol = 2;
 inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
-inline constexpr std::size_t kMaxAskBytes = 32U << 20;  // for frames that a receiver sends
+inline constexpr std::size_t kMaxAskBytes = 32U << 20;    // for frames that a receiver sends
+inline constexpr std::size_t kMaxConfigBytes = 1U << 20;  // of a welcome's config
 
 // What an end says about the host that it runs on. The fields are those of HostIdentity (transport/channel.h).
 struct Host {
@@ -65,7 +66,8 @@ struct Welcome {
   bool stream = false;
   std::vector<ChannelAddress> channels;
   std::vector<std::byte> manifest;
-  TrainerCost cost;  // for a snapshot; a stream's comes with StreamEnd
+  TrainerCost cost;               // for a snapshot; a stream's comes with StreamEnd
+  std::vector<std::byte> config;  // of the version's model; empty: the publisher was given none
   bool operator==(const Welcome&) const = default;
 };
 

@@ -1,6 +1,8 @@
 // Lets Python hold this reader and writer against the reference implementation:
 //   checkpoint_driver copy IN OUT [FORMAT]
 //       reads a checkpoint, writes its tensors (and a single safetensors file's metadata) to OUT
+//   checkpoint_driver config IN
+//       what a checkpoint says of its model's configuration
 //   checkpoint_driver check FILE...
 //       a line a file: "FILE refused", or "FILE name dtype begin end name ..."
 //   checkpoint_driver damage FILE FORMAT
@@ -96,6 +98,10 @@ void DamageEverywhere(const std::string& original, const std::string& format) {
 int Main(const std::vector<std::string>& arguments) {
   if (arguments.size() >= 3 && arguments[0] == "copy") {
     Copy(arguments[1], arguments[2], arguments.size() > 3 ? arguments[3] : "auto");
+    return 0;
+  }
+  if (arguments.size() == 2 && arguments[0] == "config") {
+    std::cout << Checkpoint::Open(arguments[1]).config() << '\n';
     return 0;
   }
   if (!arguments.empty() && arguments[0] == "check") {

@@ -45,6 +45,56 @@ def test_consolidated_files_hold_the_same_tensors(tmp_path, checkpoint, spec):
     assert "model.safetensors': expected at least 8 bytes" in refusal(out)
 
 
+def config_said(path):
+    return json.loads(subprocess.run([DRIVER, "config", str(path)], check=True, capture_output=True, text=True).stdout)
+
+
+def test_params_json_says_what_the_model_computes_by(tmp_path, checkpoint):
+    folder = checkpoint("llama", "a")
+    config = other_formats.config_of(folder)
+    out = other_formats.write_mistral(folder, tmp_path / "mistral")
+    said = {name: config[name] for name in ("num_attention_heads", "num_key_value_heads", "rms_norm_eps")}
+    assert config_said(out) == said | {"rope_theta": other_formats.rope_theta(config)}
+    params = json.loads((out / "params.json").read_text())
+    more = {"head_dim": 40, "sliding_window": 24, "moe": {"num_experts": 5, "num_experts_per_tok": 2}}
+    (out / "params.json").write_text(json.dumps(params | more))
+    assert config_said(out) == said | {"rope_theta": other_formats.rope_theta(config), "head_dim": 40,
+                                       "sliding_window": 24, "num_experts_per_tok": 2}
+    assert config_said(folder) == config
+
+
+def test_a_gguf_says_what_the_model_computes_by(tmp_path, checkpoint):
+    folder = checkpoint("llama", "a")
+    config = other_formats.config_of(folder)
+    other_formats.write_gguf(folder, tmp_path / "gguf", "BF16", parts=2)
+    said = {name: config[name] for name in ("num_attention_heads", "num_key_value_heads", "rms_norm_eps")}
+    assert config_said(tmp_path / "gguf") == said | {"rope_theta": other_formats.rope_theta(config)}
+
+    def write(fill):
+        writer = gguf.GGUFWriter(tmp_path / "one.gguf", "llama")
+        writer.add_head_count(4)
+        fill(writer)
+        writer.add_tensor("output_norm.weight", torch.ones(4).numpy())
+        for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file):
+            step()
+        writer.close()
+        return config_said(tmp_path / "one.gguf")
+
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 4}
+    assert write(lambda writer: None) == heads | {"rope_theta": 10000.0}  # as llama.cpp takes it
+
+    def scaled(writer):
+        writer.add_key_length(40)
+        writer.add_expert_used_count(2)
+        writer.add_rope_freq_base(1e6)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(4.0)
+        writer.add_rope_scaling_orig_ctx_len(512)
+
+    yarn = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 512}
+    assert write(scaled) == heads | {"head_dim": 40, "num_experts_per_tok": 2, "rope_theta": 1e6, "rope_scaling": yarn}
+
+
 def test_consolidated_files_that_make_no_sense(tmp_path, checkpoint):
     out = other_formats.write_mistral(checkpoint("llama", "a"), tmp_path / "mistral")
     params = json.loads((out / "params.json").read_text())

@@ -88,5 +88,23 @@ TEST_F(WeightsLenderTest, ARankOfAnotherLayoutIsToldTheDifferences) {
               AllOf(HasSubstr("not this engine's kernel tensors"), HasSubstr("weight_scale")));
 }
 
+TEST_F(WeightsLenderTest, ARankOfAnotherConfigurationIsRefusedUnlessItAllowsThat) {
+  Load(1);
+  ReceiverRig to(from_.options);
+  to.receiver->ReloadWeights(EagerSource(to.Version(2)));
+  const auto served = to.engine.Served();
+  WeightsLender other(from_.receiver->captured(), R"({"rope_theta": 77})");
+  const auto lent = [&] {
+    return FromEngineRank(other.Lend(version_, {}), version_, from_.receiver->captured().ServedDigest());
+  };
+  EXPECT_THAT(ErrorOf([&] { to.receiver->ReloadWeights(lent()); }, ErrorCode::kInvalidArgument),
+              AllOf(HasSubstr("engine at tcp://"), HasSubstr("rope_theta: expected 10000.0, got 77.0")));
+  EXPECT_THAT(Differences(to.engine.Served(), served), IsEmpty());
+  ReloadSource allowed = lent();
+  allowed.allow_config_change = true;
+  EXPECT_EQ(to.receiver->ReloadWeights(std::move(allowed)).config_changes.size(), 1U);
+  EXPECT_THAT(Differences(to.engine.Served(), from_.engine.Served()), IsEmpty());
+}
+
 }  // namespace
 }  // namespace layercast

@@ -68,8 +68,12 @@ _MISTRAL = ((r"^model\.embed_tokens\.", "tok_embeddings."), (r"^model\.norm\.", 
             (r"mlp\.up_proj", "feed_forward.w3"), (r"block_sparse_moe\.", "feed_forward."))
 
 
+def rope_theta(config):
+    return (config.get("rope_parameters") or config)["rope_theta"]
+
+
 def write_mistral(folder, out, files=1, said=None):
-    """`said` has numbers of heads for params.json that differ from those of config.json."""
+    """`said` has fields of config.json for params.json that differ from those of the folder's."""
     tensors, config = _start(folder, out)
     consolidated = {}
     for name, tensor in tensors.items():
@@ -86,7 +90,8 @@ def write_mistral(folder, out, files=1, said=None):
         (out / "consolidated.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
     config = config | (said or {})
     params = {"dim": config["hidden_size"], "n_layers": config["num_hidden_layers"],
-              "n_heads": config["num_attention_heads"], "n_kv_heads": config["num_key_value_heads"]}
+              "n_heads": config["num_attention_heads"], "n_kv_heads": config["num_key_value_heads"],
+              "norm_eps": config["rms_norm_eps"], "rope_theta": (said or {}).get("rope_theta", rope_theta(config))}
     (out / "params.json").write_text(json.dumps(params))
     return out
 
@@ -173,11 +178,12 @@ def write_gguf(folder, out, encoding, architecture=None, parts=1, said=None):
             writer.add_uint16("split.count", parts)
             writer.add_int32("split.tensors.count", len(listed) + 1)
         if part == 0:
-            heads = config | (said or {})
-            writer.add_head_count(heads["num_attention_heads"])
-            writer.add_head_count_kv(heads["num_key_value_heads"])
+            says = config | (said or {})
+            writer.add_head_count(says["num_attention_heads"])
+            writer.add_head_count_kv(says["num_key_value_heads"])
             writer.add_token_list(["<s>", "a", "b"])
-            writer.add_rope_freq_base(1e4)
+            writer.add_layer_norm_rms_eps(says["rms_norm_eps"])
+            writer.add_rope_freq_base((said or {}).get("rope_theta", rope_theta(config)))
         else:
             del writer.kv_data[0]["general.architecture"]
         for name, of, tensor in listed[part::parts]:

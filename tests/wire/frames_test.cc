@@ -26,7 +26,8 @@ std::vector<Frame> Examples() {
                true,
                {{"shm", "@x"}, {"zmq", "tcp://127.0.0.1:1"}},
                Some(20),
-               {8, 9}}},
+               {8, 9},
+               Some(5)}},
       {1, 7, Subscribe{{1, 2}, Some(9), {{3, 0b011, 4}, {5, 0b101, 6, {2, 3, 4}}}, true, "tcp://127.0.0.1:5", 6}},
       {1, 7, NeedSchedule{}},
       {1, 7, Subscribed{11, {{1, 2}, {3, 4}}, {{5, {1.5F, 2.5F}}, {6, {}}}}},
@@ -103,6 +104,17 @@ TEST(Frames, SurviveEverySingleBitFlip) {
       }
     }
   }
+}
+
+TEST(Frames, AWelcomesConfigHasAtMostAMebibyte) {
+  Welcome welcome;
+  welcome.config.resize(kMaxConfigBytes);
+  std::vector<std::byte> bytes = Encode({2, 7, welcome});
+  EXPECT_EQ(std::get<Welcome>(Decode(bytes).message).config.size(), kMaxConfigBytes);
+  bytes.push_back(std::byte{0});
+  bytes[bytes.size() - kMaxConfigBytes - 5] = std::byte{1};  // the length's low byte
+  EXPECT_THAT([&] { Decode(bytes); }, ::testing::ThrowsMessage<Error>(
+                                          ::testing::HasSubstr("config: expected at most 1048576 bytes, got 1048577")));
 }
 
 TEST(Frames, ACountThatLiesIsRefusedBeforeAnythingIsAllocated) {

@@ -39,7 +39,9 @@ std::unique_ptr<Module> BuildMamba2(const ModelConfig& config, const ParallelCon
 }
 
 void CompleteMamba2(nlohmann::json& config) {
-  AddDefaults(config, {{"layer_norm_epsilon", 1e-5}, {"max_position_embeddings", 1 << 20}});
+  AddDefaults(config, {{"layer_norm_epsilon", 1e-5},
+                       {"max_position_embeddings", 1 << 20},
+                       {"time_step_limit", {0.0, {{"__float__", "Infinity"}}}}});
   config.erase("rms_norm_eps");  // the configuration class has no such field
 }
 

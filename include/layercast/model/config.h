@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -81,6 +82,11 @@ struct LAYERCAST_PUBLIC ModelConfig {
   // The whole configuration, defaults added, for families that read fields of their own. If the language model's fields
   // are nested in `text_config`, these are what it holds.
   std::string json;
+
+  // Called, if it is not empty, with each field that a family reads of `json` and the value that it takes, as JSON,
+  // while the tree is built: so that the configuration of new weights can be held against the engine's, field by field.
+  // The built-in families' fields come by themselves. A host program's family that parses `json` passes on its own.
+  std::function<void(std::string_view field, std::string_view value)> on_field{};
 };
 
 }  // namespace layercast

@@ -25,6 +25,8 @@
 
 namespace layercast {
 
+class ServedConfig;
+
 // A checkpoint's name for a part of a fused layer, {"q_proj", "q"}, or, with an empty shard id, another name for a
 // module. The parent routes `q_proj.<rest>` to the child that declares the name, with that shard id. Value; both views
 // live as long as the module that declares them.
@@ -124,6 +126,10 @@ class LAYERCAST_PUBLIC Module {
   // the tree.
   void SetParallel(ParallelConfig parallel) { parallel_ = std::move(parallel); }
   const std::optional<ParallelConfig>& parallel() const { return parallel_; }
+  // The configuration that the tree was built from. ModelRegistry sets it at the root. Weights that say that they are
+  // of another model are refused. Null: not known, and nothing is compared.
+  void SetConfig(std::shared_ptr<const ServedConfig> config) { config_ = std::move(config); }
+  const std::shared_ptr<const ServedConfig>& config() const { return config_; }
   // The whole model's heads. ModelRegistry sets them at the root. A checkpoint whose files name other numbers (`gguf`,
   // `mistral`) is refused, because the order of its rows depends on them.
   void SetHeads(ModelHeads heads) { heads_ = heads; }
@@ -185,6 +191,7 @@ class LAYERCAST_PUBLIC Module {
   SourceTransforms transforms_;
   std::optional<ParallelConfig> parallel_;
   std::optional<ModelHeads> heads_;
+  std::shared_ptr<const ServedConfig> config_;  // the other owners are those who compare with it
   std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
   std::vector<Parameter> parameters_;
   std::vector<DerivedTensor> derived_;

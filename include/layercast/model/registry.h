@@ -41,6 +41,8 @@ class LAYERCAST_PUBLIC ModelRegistry {
   std::vector<std::string> architectures() const;                    // sorted
   const std::string& limits(const std::string& architecture) const;  // of an architecture that is registered
 
+  // Which of the configuration's architectures Build takes. Throws as Build does.
+  const std::string& FamilyNameOf(const ModelConfig& config) const { return FamilyOf(config.architectures).first; }
   // The configuration of a model that Build can build. An architecture that is not registered is refused, as Build
   // refuses it, before any other field is read: what another family's file lacks of the usual fields says nothing.
   ModelConfig ConfigOf(const ModelDescription& description) const;
