@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "examples/rl_loop/expected_served.h"
 #include "examples/support/engine_process.h"
@@ -62,8 +63,10 @@ class Loop {
   SyncRecord Sync(int step) {
     SyncRecord record;
     const auto start = Clock::now();
-    const auto published = publisher_.Publish({.lineage = "rl_loop", .step = static_cast<std::uint64_t>(step)},
-                                              layercast::TorchWeights(*policy_));
+    layercast::Weights weights = layercast::TorchWeights(*policy_);
+    weights.config = policy_->config().ToJson();  // an engine of another configuration refuses them
+    const auto published =
+        publisher_.Publish({.lineage = "rl_loop", .step = static_cast<std::uint64_t>(step)}, std::move(weights));
     record.publish_ms = MillisecondsSince(start);
     const auto outcome =
         controller_.ReloadWeights({.publisher = publisher_.endpoint(), .version = published.version()}).front();

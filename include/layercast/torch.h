@@ -166,7 +166,8 @@ inline Weights TorchShards(std::vector<TorchShard> shards, CudaTensors cuda = Cu
   return weights;
 }
 
-// Publishes a torch::nn::Module's parameters. (A template, so that this header need not include torch's larger ones.)
+// Publishes a torch::nn::Module's parameters. What they are computed with it cannot know: set Weights::config, so that
+// engines of another configuration refuse them. (A template, so that this header need not include torch's larger ones.)
 template <typename TorchModule>
   requires requires(const TorchModule& module) { module.named_parameters().begin()->key(); }
 Weights TorchWeights(const TorchModule& module, CudaTensors cuda = CudaTensors::kToHost) {

@@ -62,30 +62,30 @@ Json SampleOf(const std::string& architecture) {
   return config;
 }
 
-std::unique_ptr<Module> Tree(const Json& config) {
+std::unique_ptr<Module> TreeOf(const Json& config) {
   return ModelRegistry::Builtin().Build(ModelConfig::Parse(config.dump()), {});
 }
 
 // Null if there is no such model.
 std::unique_ptr<Module> TreeIfPossible(const Json& config) {
   try {
-    return Tree(config);
+    return TreeOf(config);
   } catch (const Error&) {
     return nullptr;
   }
 }
 
-std::vector<std::string> Named(const std::vector<ConfigDifference>& differences) {
+std::vector<std::string> NamedFields(const std::vector<ConfigDifference>& differences) {
   std::vector<std::string> fields;
   for (const ConfigDifference& difference : differences) fields.push_back(difference.field);
   return fields;
 }
 
-std::vector<ConfigDifference> Differences(const Json& ours, const Json& theirs) {
-  return Tree(ours)->config()->DifferencesFrom(theirs.dump());
+std::vector<ConfigDifference> ConfigDifferences(const Json& ours, const Json& theirs) {
+  return TreeOf(ours)->config()->DifferencesFrom(theirs.dump());
 }
 
-Json With(Json config, const Json& fields) {
+Json WithFields(Json config, const Json& fields) {
   config.update(fields);
   return config;
 }
@@ -180,7 +180,7 @@ const std::vector<Variation>& Variations() {
   return kVariations;
 }
 
-bool Names(const std::vector<ConfigDifference>& differences, const std::string& field) {
+bool IsNamed(const std::vector<ConfigDifference>& differences, const std::string& field) {
   return std::ranges::any_of(differences, [&](const ConfigDifference& each) { return each.field.starts_with(field); });
 }
 
@@ -189,14 +189,14 @@ TEST(ServedConfig, NamesWhateverChangesWhatAnyFamilyComputes) {
   std::set<const Variation*> told;
   for (const std::string& architecture : ModelRegistry::Builtin().architectures()) {
     const Json ours = SampleOf(architecture);
-    const auto tree = Tree(ours);
+    const auto tree = TreeOf(ours);
     for (const Variation& variation : Variations()) {
       SCOPED_TRACE(architecture + " with " + variation.fields.dump());
-      const Json theirs = With(ours, variation.fields);
+      const Json theirs = WithFields(ours, variation.fields);
       const auto other = TreeIfPossible(theirs);
       if (other == nullptr || TreeConstants(*other) == TreeConstants(*tree)) continue;
-      EXPECT_TRUE(Names(tree->config()->DifferencesFrom(theirs.dump()), variation.named));
-      EXPECT_TRUE(Names(other->config()->DifferencesFrom(ours.dump()), variation.named));
+      EXPECT_TRUE(IsNamed(tree->config()->DifferencesFrom(theirs.dump()), variation.named));
+      EXPECT_TRUE(IsNamed(other->config()->DifferencesFrom(ours.dump()), variation.named));
       told.insert(&variation);
     }
   }
@@ -218,8 +218,8 @@ TEST(ServedConfig, HasAVariationOfEveryFieldThatAFamilyReads) {
 }
 
 TEST(ServedConfig, NamesHeadsWhoseTensorsHaveTheSameShapes) {
-  EXPECT_THAT(Differences(ConfigWith({{"num_key_value_heads", 4}}),
-                          ConfigWith({{"num_attention_heads", 4}, {"num_key_value_heads", 2}})),
+  EXPECT_THAT(ConfigDifferences(ConfigWith({{"num_key_value_heads", 4}}),
+                                ConfigWith({{"num_attention_heads", 4}, {"num_key_value_heads", 2}})),
               ElementsAre(ConfigDifference{"head_dim", "8", "16"}, ConfigDifference{"num_attention_heads", "8", "4"},
                           ConfigDifference{"num_key_value_heads", "4", "2"}));
 }
@@ -241,31 +241,34 @@ TEST(ServedConfig, TakesWhateverChangesNothing) {
                                         {{"auto_map", {{"AutoModel", "modeling.Mine"}}}}};
   for (const std::string& architecture : ModelRegistry::Builtin().architectures()) {
     const Json ours = SampleOf(architecture);
-    const auto tree = Tree(ours);
+    const auto tree = TreeOf(ours);
     for (const Json& variation : variations) {
-      const Json theirs = With(ours, variation);
-      EXPECT_THAT(Named(tree->config()->DifferencesFrom(theirs.dump())), IsEmpty()) << architecture << variation;
+      const Json theirs = WithFields(ours, variation);
+      EXPECT_THAT(NamedFields(tree->config()->DifferencesFrom(theirs.dump())), IsEmpty()) << architecture << variation;
     }
   }
 }
 
 TEST(ServedConfig, FillsInTheFamilysDefaultsOnBothSides) {
   const Json gemma = SampleOf("Gemma2ForCausalLM");
-  EXPECT_THAT(Differences(gemma, With(gemma, {{"final_logit_softcapping", 30.0}, {"query_pre_attn_scalar", 256}})),
-              IsEmpty());
-  EXPECT_THAT(Differences(With(gemma, {{"final_logit_softcapping", 9.0}}), gemma),
+  EXPECT_THAT(
+      ConfigDifferences(gemma, WithFields(gemma, {{"final_logit_softcapping", 30.0}, {"query_pre_attn_scalar", 256}})),
+      IsEmpty());
+  EXPECT_THAT(ConfigDifferences(WithFields(gemma, {{"final_logit_softcapping", 9.0}}), gemma),
               ElementsAre(ConfigDifference{"final_logit_softcapping", "9.0", "30.0"}));
   const Json glm = SampleOf("Glm4MoeForCausalLM");
-  EXPECT_THAT(Differences(glm, With(glm, {{"norm_topk_prob", true}})), IsEmpty());
+  EXPECT_THAT(ConfigDifferences(glm, WithFields(glm, {{"norm_topk_prob", true}})), IsEmpty());
   const Json mamba = SampleOf("Mamba2ForCausalLM");
   const Json infinite = {{"time_step_limit", {0.0, {{"__float__", "Infinity"}}}}};
-  EXPECT_THAT(Differences(mamba, With(mamba, infinite)), IsEmpty());
+  EXPECT_THAT(ConfigDifferences(mamba, WithFields(mamba, infinite)), IsEmpty());
 }
 
 TEST(ServedConfig, KnowsOneValueInManySpellings) {
   const auto same = [](const Json& one, const Json& other) {
-    EXPECT_THAT(Named(Differences(ConfigWith(one), ConfigWith(other))), IsEmpty()) << one << " and " << other;
-    EXPECT_THAT(Named(Differences(ConfigWith(other), ConfigWith(one))), IsEmpty()) << other << " and " << one;
+    EXPECT_THAT(NamedFields(ConfigDifferences(ConfigWith(one), ConfigWith(other))), IsEmpty())
+        << one << " and " << other;
+    EXPECT_THAT(NamedFields(ConfigDifferences(ConfigWith(other), ConfigWith(one))), IsEmpty())
+        << other << " and " << one;
   };
   same({{"rope_theta", 1e6}}, {{"rope_theta", 1000000}});
   same({{"rope_theta", 1e6}}, {{"rope_parameters", {{"rope_theta", 1000000.0}, {"rope_type", "default"}}}});
@@ -277,13 +280,14 @@ TEST(ServedConfig, KnowsOneValueInManySpellings) {
         {"sliding_window", 8},
         {"max_window_layers", 1}});
   const Json yarn = {{"factor", 4}, {"original_max_position_embeddings", 512}};
-  same({{"rope_theta", 1e6}, {"rope_scaling", With(yarn, {{"type", "yarn"}})}},
-       {{"rope_parameters", With(yarn, {{"rope_type", "yarn"},
-                                        {"rope_theta", 1e6},
-                                        {"beta_fast", 32.0},
-                                        {"beta_slow", 1},
-                                        {"partial_rotary_factor", 1.0}})}});
-  same({{"rope_scaling", With(yarn, {{"type", "su"}})}}, {{"rope_scaling", With(yarn, {{"rope_type", "longrope"}})}});
+  same({{"rope_theta", 1e6}, {"rope_scaling", WithFields(yarn, {{"type", "yarn"}})}},
+       {{"rope_parameters", WithFields(yarn, {{"rope_type", "yarn"},
+                                              {"rope_theta", 1e6},
+                                              {"beta_fast", 32.0},
+                                              {"beta_slow", 1},
+                                              {"partial_rotary_factor", 1.0}})}});
+  same({{"rope_scaling", WithFields(yarn, {{"type", "su"}})}},
+       {{"rope_scaling", WithFields(yarn, {{"rope_type", "longrope"}})}});
   same(Json::object(), {{"num_key_value_heads", 8}});
   same(Json::object(), {{"head_dim", 8}});
   same(Json::object(), {{"hidden_act", "swish"}});
@@ -301,8 +305,8 @@ TEST(ServedConfig, KnowsTheNamesThatExpertsHave) {
   const Json ours = SampleOf("Qwen3MoeForCausalLM");
   Json theirs = ours;
   theirs.erase("num_experts");
-  EXPECT_THAT(Differences(ours, With(theirs, {{"num_local_experts", 4}})), IsEmpty());
-  EXPECT_THAT(Differences(ours, With(theirs, {{"num_local_experts", 8}})),
+  EXPECT_THAT(ConfigDifferences(ours, WithFields(theirs, {{"num_local_experts", 4}})), IsEmpty());
+  EXPECT_THAT(ConfigDifferences(ours, WithFields(theirs, {{"num_local_experts", 8}})),
               ElementsAre(ConfigDifference{"num_experts", "4", "8"}));
 }
 
@@ -310,34 +314,34 @@ TEST(ServedConfig, ReadsWhatATextConfigHolds) {
   const Json text = SampleOf("Gemma3ForCausalLM");
   Json nested = {{"architectures", {"Gemma3ForConditionalGeneration"}}, {"text_config", text}};
   nested["text_config"].erase("architectures");
-  EXPECT_THAT(Named(Differences(text, nested)), IsEmpty());
-  EXPECT_THAT(Named(Differences(nested, text)), IsEmpty());
+  EXPECT_THAT(NamedFields(ConfigDifferences(text, nested)), IsEmpty());
+  EXPECT_THAT(NamedFields(ConfigDifferences(nested, text)), IsEmpty());
   nested["text_config"]["rms_norm_eps"] = 0.5;
-  EXPECT_THAT(Differences(text, nested), ElementsAre(ConfigDifference{"rms_norm_eps", "1e-06", "0.5"}));
+  EXPECT_THAT(ConfigDifferences(text, nested), ElementsAre(ConfigDifference{"rms_norm_eps", "1e-06", "0.5"}));
 }
 
 TEST(ServedConfig, TellsFamiliesApartAndNotTheClassesThatSaveThem) {
   const Json ours = MinimalConfig();
-  EXPECT_THAT(Differences(ours, ConfigWith({{"architectures", {"LlamaModel"}}})), IsEmpty());
-  EXPECT_THAT(Differences(ours, ConfigWith({{"architectures", nullptr}})), IsEmpty());
-  EXPECT_THAT(Differences(ours, ConfigWith({{"architectures", {"MistralForCausalLM"}}})),
+  EXPECT_THAT(ConfigDifferences(ours, ConfigWith({{"architectures", {"LlamaModel"}}})), IsEmpty());
+  EXPECT_THAT(ConfigDifferences(ours, ConfigWith({{"architectures", nullptr}})), IsEmpty());
+  EXPECT_THAT(ConfigDifferences(ours, ConfigWith({{"architectures", {"MistralForCausalLM"}}})),
               ElementsAre(ConfigDifference{"architectures", "[\"LlamaForCausalLM\"]", "[\"MistralForCausalLM\"]"}));
-  EXPECT_THAT(Differences(ours, ConfigWith({{"architectures", {"NeverHeardOfIt"}}})),
+  EXPECT_THAT(ConfigDifferences(ours, ConfigWith({{"architectures", {"NeverHeardOfIt"}}})),
               ElementsAre(ConfigDifference{"architectures", "[\"LlamaForCausalLM\"]", "[\"NeverHeardOfIt\"]"}));
   const Json vision = SampleOf("Qwen3_5ForConditionalGeneration");
-  EXPECT_THAT(Named(Differences(vision, SampleOf("Qwen3_5ForCausalLM"))), IsEmpty());
+  EXPECT_THAT(NamedFields(ConfigDifferences(vision, SampleOf("Qwen3_5ForCausalLM"))), IsEmpty());
 }
 
 TEST(ServedConfig, ComparesNoMoreThanATextSaysThatNamesNoModel) {
   const Json ours = ConfigWith({{"rope_theta", 1e6}, {"num_key_value_heads", 2}, {"rms_norm_eps", 1e-5}});
-  EXPECT_THAT(Differences(ours, Json::object()), IsEmpty());
-  EXPECT_THAT(Differences(ours, {{"rope_theta", 1000000}, {"num_key_value_heads", 2}}), IsEmpty());
-  EXPECT_THAT(Differences(ours, {{"rope_theta", 10000.0}}),
+  EXPECT_THAT(ConfigDifferences(ours, Json::object()), IsEmpty());
+  EXPECT_THAT(ConfigDifferences(ours, {{"rope_theta", 1000000}, {"num_key_value_heads", 2}}), IsEmpty());
+  EXPECT_THAT(ConfigDifferences(ours, {{"rope_theta", 10000.0}}),
               ElementsAre(ConfigDifference{"rope_theta", "1000000.0", "10000.0"}));
   const Json newer = ConfigWith({{"rope_parameters", {{"rope_theta", 1e6}, {"rope_type", "default"}}}});
-  EXPECT_THAT(Differences(newer, {{"rope_theta", 10000.0}}),
+  EXPECT_THAT(ConfigDifferences(newer, {{"rope_theta", 10000.0}}),
               ElementsAre(ConfigDifference{"rope_theta", "1000000.0", "10000.0"}));
-  EXPECT_THAT(Differences(newer, {{"rope_theta", 1e6}}), IsEmpty());
+  EXPECT_THAT(ConfigDifferences(newer, {{"rope_theta", 1e6}}), IsEmpty());
 }
 
 TEST(ServedConfig, ShowsWhereListsDiffer) {
@@ -345,13 +349,13 @@ TEST(ServedConfig, ShowsWhereListsDiffer) {
       {{"layer_types", {"full_attention", "sliding_attention", "sliding_attention"}}, {"sliding_window", 8}});
   Json theirs = ours;
   theirs["layer_types"][1] = "full_attention";
-  EXPECT_THAT(Differences(ours, theirs),
+  EXPECT_THAT(ConfigDifferences(ours, theirs),
               ElementsAre(ConfigDifference{"layer_types[1]", "\"sliding_attention\"", "\"full_attention\""}));
   EXPECT_EQ(Sentence({"rope_theta", "1e6", "2.0"}), "rope_theta: expected 1e6, got 2.0");
 }
 
 TEST(ServedConfig, RefusesATextThatIsNoConfiguration) {
-  const auto tree = Tree(MinimalConfig());
+  const auto tree = TreeOf(MinimalConfig());
   for (const char* text :
        {"", "[]", "{", "{\"architectures\": 3}", "{\"text_config\": 3, \"model_type\": \"llama\"}"}) {
     EXPECT_THAT(ErrorOf([&] { (void)tree->config()->DifferencesFrom(text); }, ErrorCode::kInvalidArgument),
@@ -372,11 +376,11 @@ TEST(ServedConfig, ComparesTheDraftModelsToo) {
                                                             ModelConfig::Parse(draft.dump()), {});
   const ServedConfig& config = *tree->config();
   EXPECT_THAT(config.DraftDifferencesFrom(draft.dump()), IsEmpty());
-  EXPECT_THAT(config.DraftDifferencesFrom(With(draft, {{"rms_norm_eps", 0.5}}).dump()),
+  EXPECT_THAT(config.DraftDifferencesFrom(WithFields(draft, {{"rms_norm_eps", 0.5}}).dump()),
               ElementsAre(ConfigDifference{"rms_norm_eps", "1e-06", "0.5"}));
-  EXPECT_THAT(config.DraftDifferencesFrom(With(draft, {{"draft_vocab_size", 40}}).dump()),
+  EXPECT_THAT(config.DraftDifferencesFrom(WithFields(draft, {{"draft_vocab_size", 40}}).dump()),
               ElementsAre(ConfigDifference{"draft_vocab_size", "50", "40"}));
-  EXPECT_THAT(Tree(MinimalConfig())->config()->DraftDifferencesFrom(draft.dump()), IsEmpty());
+  EXPECT_THAT(TreeOf(MinimalConfig())->config()->DraftDifferencesFrom(draft.dump()), IsEmpty());
 }
 
 }  // namespace
