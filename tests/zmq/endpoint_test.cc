@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <string>
+#include <vector>
 
 #include "layercast/error.h"
 #include "tests/support/error_of.h"
@@ -21,6 +23,16 @@ TEST(Endpoint, NamesItsHost) {
        {"", "127.0.0.1:7700", "tcp://", "tcp://host", "tcp://host:", "udp://host:1", "tcp://host:abc",
         "tcp://host:99999", "tcp://host:65536", "tcp://host:-1", "tcp://host:7 ", "tcp://a:1,tcp://b:2"}) {
     EXPECT_THROW(HostOf(wrong), Error) << wrong;
+  }
+}
+
+TEST(Endpoint, OfSeveralMayHaveBlanksBesideTheCommas) {
+  const std::vector<std::string> two = {"tcp://a:1", "ipc:///tmp/a b"};
+  for (const char* list : {"tcp://a:1,ipc:///tmp/a b", "tcp://a:1, ipc:///tmp/a b", " tcp://a:1 \t,ipc:///tmp/a b "}) {
+    EXPECT_EQ(SplitEndpoints(list), two) << list;
+  }
+  for (const char* wrong : {"", " ", "tcp://a:1,", "tcp://a:1, ,tcp://b:2"}) {
+    EXPECT_THROW(SplitEndpoints(wrong), Error) << wrong;
   }
 }
 
