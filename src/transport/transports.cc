@@ -3,6 +3,7 @@
 
 #include "layercast/error.h"
 #include "src/transport/channel.h"
+#include "src/transport/channel_names.h"
 #include "src/transport/inproc/inproc_transport.h"
 #include "src/transport/shm/shm_transport.h"
 #include "src/transport/zmq/zmq_transport.h"
@@ -51,23 +52,32 @@ std::vector<std::unique_ptr<Transport>> TransportsNamed(std::span<const std::str
   return transports;
 }
 
+std::span<const ChannelName> ChannelNames() {
+  constexpr std::string_view kNoUcx = "UCX, libucx-dev, was not found, or switched off, when it was configured";
+  constexpr std::string_view kNoCuda = "CUDA was not found, or switched off, when it was configured";
+  constexpr std::string_view kNoNccl = "nccl.h of the CUDA toolkit was not found when it was configured";
+  static constexpr ChannelName kNames[] = {
+      {.name = "inproc", .leaves_the_process = false},
+      {.name = "shm"},
+      {.name = "ucx", .lacking = LAYERCAST_HAVE_UCX ? "" : kNoUcx},
+      {.name = "cuda_ipc", .lacking = LAYERCAST_HAVE_CUDA ? "" : kNoCuda},
+      {.name = "nccl",
+       .lacking = LAYERCAST_HAVE_NCCL   ? ""
+                  : LAYERCAST_HAVE_CUDA ? kNoNccl
+                                        : kNoCuda},
+      {.name = "zmq"},
+  };
+  return kNames;
+}
+
 void ThrowNoChannel(const std::string& name) {
-  std::string why;
-#if !LAYERCAST_HAVE_CUDA
-  if (name == "cuda_ipc") why = " (CUDA was not found, or switched off, when it was configured)";
-#endif
-#if !LAYERCAST_HAVE_NCCL
-  if (name == "nccl") {
-    why = LAYERCAST_HAVE_CUDA ? " (nccl.h of the CUDA toolkit was not found when it was configured)"
-                              : " (CUDA was not found, or switched off, when it was configured)";
-  }
-#endif
-#if !LAYERCAST_HAVE_UCX
-  if (name == "ucx") why = " (UCX, libucx-dev, was not found, or switched off, when it was configured)";
-#endif
-  std::string names;
-  for (const std::unique_ptr<Transport>& transport : AllTransports()) {
-    names += (names.empty() ? "" : ", ") + std::string(transport->name());
+  std::string why, names;
+  for (const ChannelName& channel : ChannelNames()) {
+    if (channel.lacking.empty()) {
+      names += (names.empty() ? "" : ", ") + std::string(channel.name);
+    } else if (channel.name == name) {
+      why = " (" + std::string(channel.lacking) + ")";
+    }
   }
   throw Error(ErrorCode::kUnsupported, "this build has no channel '" + name + "'" + why + ", it has " + names);
 }
