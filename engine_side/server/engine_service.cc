@@ -25,6 +25,7 @@
 #include "layercast/model/pipeline_stages.h"
 #include "layercast/model/registry.h"
 #include "src/base/bounded_queue.h"
+#include "src/base/log.h"
 #include "src/base/thread_name.h"
 
 namespace layercast {
@@ -140,6 +141,9 @@ class EngineService::Impl {
     RankGroupOptions ranks = options_.ranks;
     ranks.max_model_len = max_model_len_;
     ranks.files = files_;
+    ranks.on_rank_lost = [this](int rank, const Error& why) {
+      if (loaded_) log::warn("rank {}: {}", rank, why.what());  // else the load fails with it, and its caller says so
+    };
     ranks.on_weights_lost = [this] { reloader_.LoseWeights(); };
     return ranks;
   }
@@ -320,11 +324,11 @@ class EngineService::Impl {
   const ModelFiles files_;
   const ModelConfig config_;
   const std::int64_t max_model_len_;
+  std::atomic<bool> loaded_{false};  // before the ranks, which may be lost at once
   RankGroup ranks_;
   Generator generator_;
   Reloader reloader_;
   HeldReload held_;
-  std::atomic<bool> loaded_{false};
   std::atomic<bool> updating_{false};
   BoundedQueue<Call> calls_{kQueuedCalls};
   std::thread worker_;

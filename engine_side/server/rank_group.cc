@@ -49,6 +49,7 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
     launch.program = options_.program;
     launch.rank = rank;
     launch.keep_failpoints = keep_failpoints;
+    if (options_.on_rank_lost) launch.on_lost = [this, rank](const Error& why) { options_.on_rank_lost(rank, why); };
     launch.arguments = {"--options", ToArgument(options_),
                         "--tp-rank", std::to_string(rank % options_.tp_size),
                         "--pp-rank", std::to_string(rank / options_.tp_size)};

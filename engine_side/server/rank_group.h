@@ -27,6 +27,8 @@ struct RankGroupOptions : EngineOptions {
   // The contents of `model`, `draft` and `weight_rules`, for the ranks; nullopt for ranks that read none.
   std::optional<ModelFiles> files{};
   bool on_device = false;  // weights are in device memory of the ranks' processes, and die with them
+  // Reports that a rank is lost, and why. Called on several threads. May be empty.
+  std::function<void(int rank, const Error& why)> on_rank_lost{};
   // Reports that the ranks are being started anew and have lost their weights. Called within the call that starts them.
   // May be empty.
   std::function<void()> on_weights_lost{};

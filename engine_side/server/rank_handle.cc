@@ -16,7 +16,6 @@
 #include "layercast/error.h"
 #include "src/base/bounded_queue.h"
 #include "src/base/exhausted.h"
-#include "src/base/log.h"
 #include "src/base/thread_name.h"
 
 namespace layercast {
@@ -64,7 +63,10 @@ std::vector<std::string> Environment(bool keep_failpoints) {
 }  // namespace
 
 RankHandle::RankHandle(const RankLaunch& launch)
-    : rank_(launch.rank), silence_(Deadline::Clock::now(), kPingInterval), patience_(kStartTime) {
+    : rank_(launch.rank),
+      on_lost_(launch.on_lost),
+      silence_(Deadline::Clock::now(), kPingInterval),
+      patience_(kStartTime) {
   int sockets[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
     throw SystemError(errno, ErrorCode::kUnavailable, "the link to rank " + std::to_string(rank_));
@@ -202,12 +204,14 @@ Error RankHandle::Gone(const std::string& how) const {
 
 void RankHandle::Lose(const Error& why) {
   std::map<std::uint64_t, TakeAnswer> waiting;
+  bool was_alive = false;
   {
     const std::lock_guard lock(mutex_);
     if (!lost_) lost_ = why;
-    if (alive_.exchange(false) && !ending_) log::warn("rank {}: {}", rank_, why.what());
+    was_alive = alive_.exchange(false);
     waiting.swap(waiting_);
   }
+  if (was_alive && !ending_ && on_lost_) on_lost_(why);
   for (const auto& [id, take] : waiting) take({{}, why});
   stream_->Shutdown();  // a Send that still waits returns
 }

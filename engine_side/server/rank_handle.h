@@ -27,6 +27,8 @@ struct RankLaunch {
   std::vector<std::pair<std::string, int>> descriptors;  // flag ("--weights-fd") and the descriptor for it
   int rank = 0;
   bool keep_failpoints = true;  // false: a restarted rank arms none
+  // Called once, on any thread, when the rank is lost before its end was asked for. May be empty.
+  std::function<void(const Error& why)> on_lost;
 };
 
 // The outcome of a call. Value.
@@ -77,6 +79,7 @@ class RankHandle {
   void EndProcess();
 
   const int rank_;
+  const std::function<void(const Error&)> on_lost_;
   pid_t pid_ = -1;
   std::unique_ptr<JsonStream> stream_;
   std::atomic<bool> alive_{true};

@@ -347,8 +347,8 @@ int RunRank(const RankOptions& options, const std::optional<RankOnDevice>& on_de
   try {
     process.emplace(options, on_device, stream);
   } catch (const std::exception& error) {
-    stream.Send({{"failed", ErrorToJson(ErrorOfCall(error))}});
-    throw;
+    if (!stream.Send({{"failed", ErrorToJson(ErrorOfCall(error))}})) throw;
+    return 1;  // the parent says why
   }
   process->Run();
   return 0;

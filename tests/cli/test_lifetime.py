@@ -13,7 +13,7 @@ import program as layercast_program
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("what", ["serve", "publish"])
 def test_a_signal_ends_everything_cleanly(what, number, start, folders):
-    daemon = start(what, *(["--model"] if what == "serve" else ["--checkpoint"]), folders["a"])
+    daemon = start(what, "--model", folders["a"])
     daemon.signal(number)
     assert daemon.process.wait(20) == 0
     layercast_program.wait_until(lambda: not any(map(layercast_program.is_running, daemon.pids)), 5, "outlived it")
@@ -50,7 +50,7 @@ def test_a_signal_to_all_processes_of_an_engine_ends_it_as_one_to_its_parent_doe
 
 def test_under_nohup_the_end_of_a_terminal_is_no_end(program, start, folders):
     outlives = layercast_program.Program(program.path, program.scratch, ["nohup"])
-    trainer = outlives.daemon("publish", "--checkpoint", folders["a"])
+    trainer = outlives.daemon("publish", "--model", folders["a"])
     trainer.signal(signal.SIGHUP)
     trainer.signal(signal.SIGTERM)  # the only one that is waited for
     assert trainer.process.wait(20) == 0
@@ -59,7 +59,7 @@ def test_under_nohup_the_end_of_a_terminal_is_no_end(program, start, folders):
 
 def test_whoever_asked_for_a_reload_is_told_that_the_engine_ended_meanwhile(program, start, folders):
     daemon = start("serve", "--model", folders["a"])
-    trainer = start("publish", "--checkpoint", folders["b"])
+    trainer = start("publish", "--model", folders["b"])
     trainer.freeze()  # the reload waits for it
     reload = program.start("reload", "--engine", daemon.endpoint, "--publisher", trainer.endpoint)
     layercast_program.wait_until(lambda: program.status(daemon)["state"] == "receiving", 20, "no reload began")
@@ -81,14 +81,31 @@ def test_a_rank_that_is_started_anew_is_made_from_what_its_engine_was_started_wi
     rules.write_text('{"names": [{"prefix": "model", "drop": "another run\'s"}]}')
     os.kill(before[0]["pid"], signal.SIGKILL)
     layercast_program.wait_until(lambda: "died of signal 9" in daemon.errors(), 20, "nobody noticed")
-    reloaded = program.reload(daemon, "--weights-path", folders["a"])
+    reloaded = program.reload(daemon, "--model", folders["a"])
     assert reloaded["ok"] and reloaded["report"]["ranks"][0]["served_digest"] == before[0]["served_digest"]
     daemon.stop()
 
 
+def children(pid):
+    return [int(child) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()]
+
+
+def test_a_rank_that_dies_while_its_engine_loads_is_told_of_once(program, start, folders):
+    trainer = start("publish", "--model", folders["b"])
+    trainer.freeze()  # the load waits for it
+    command, process = program.start("serve", "--model", folders["a"], "--tp", 2, "--load-format", "remote",
+                                     "--publisher", trainer.endpoint)
+    layercast_program.wait_until(lambda: len(children(process.pid)) == 2, 20, "no ranks")
+    for rank in children(process.pid):
+        os.kill(rank, signal.SIGKILL)
+    outcome = program.finish((command, process), 1)
+    message = outcome.json["error"]["message"]
+    assert "died of signal 9" in message and outcome.errors == f"layercast serve: {message}\n"
+
+
 def test_an_interrupted_reload_says_that_the_engine_goes_on(program, start, folders):
     daemon = start("serve", "--model", folders["a"])
-    trainer = start("publish", "--checkpoint", folders["b"])
+    trainer = start("publish", "--model", folders["b"])
     trainer.freeze()  # the reload waits for it
     command, process = program.start("reload", "--engine", daemon.endpoint, "--publisher", trainer.endpoint)
     layercast_program.wait_until(lambda: program.status(daemon)["state"] == "receiving", 20, "no reload began")
