@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "cli/nearest.h"
 #include "cli/subcommand.h"
 #include "engine_side/model/named_draft.h"
 #include "layercast/error.h"
@@ -16,6 +17,7 @@
 #include "src/base/utf8.h"
 #include "src/checkpoint/load_format.h"
 #include "src/session/channel_chooser.h"
+#include "src/transport/channel_names.h"
 #include "src/zmq/endpoint.h"
 
 namespace layercast::cli {
@@ -66,11 +68,29 @@ CLI::Validator TakenBy(std::function<void(const std::string&)> take, std::string
   return {check, std::move(description)};
 }
 
+CLI::Validator OneOf(std::vector<std::string> words, std::vector<std::string> not_shown) {
+  std::string shown = CLI::detail::join(words, ", ");
+  const std::string description = "{" + CLI::detail::join(words, ",") + "}";
+  const auto check = [words = std::move(words), not_shown = std::move(not_shown),
+                      shown = std::move(shown)](const std::string& text) -> std::string {
+    if (std::ranges::find(words, text) != words.end() || std::ranges::find(not_shown, text) != not_shown.end())
+      return {};
+    return "expected one of " + shown + ", got '" + text + "'" + DidYouMean(text, words);
+  };
+  return {check, description};
+}
+
 CLI::Validator Endpoint() {
   return TakenBy([](const std::string& text) { static_cast<void>(HostOf(text)); }, "ENDPOINT");
 }
 
-CLI::Validator Channel() { return CLI::IsMember({"inproc", "shm", "ucx", "cuda_ipc", "nccl", "zmq"}); }
+CLI::Validator Channel() {
+  std::vector<std::string> shown, others;
+  for (const ChannelName& channel : ChannelNames()) {
+    (channel.leaves_the_process && channel.lacking.empty() ? shown : others).emplace_back(channel.name);
+  }
+  return OneOf(std::move(shown), std::move(others));
+}
 
 CLI::Validator EachOf(const CLI::Validator& item) {
   const auto check = [item](const std::string& list) -> std::string {
@@ -122,7 +142,7 @@ CLI::Option* DeclareList(CLI::App& app, const std::string& flag, std::vector<Ite
       }
     }
   };
-  return app.add_option_function<std::vector<std::string>>(flag, take, help);
+  return app.add_option_function<std::vector<std::string>>(flag, take, help)->allow_extra_args(false);
 }
 template CLI::Option* DeclareList(CLI::App&, const std::string&, std::vector<std::string>&, const std::string&);
 template CLI::Option* DeclareList(CLI::App&, const std::string&, std::vector<std::int32_t>&, const std::string&);
@@ -138,26 +158,72 @@ std::chrono::milliseconds Timeout::duration() const {
   return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds_));
 }
 
-void CheckpointFlags::Declare(CLI::App& app, CLI::Option* path) {
-  CLI::Option* const format =
-      app.add_option("--load-format", load_format_, "The checkpoint's format (docs/checkpoints.md)")
-          ->check(TakenBy([](const std::string& name) { static_cast<void>(LoadFormatNamed(name)); }, "FORMAT"))
-          ->capture_default_str();
-  CLI::Option* const secondary = app.add_option("--secondary-weights", secondary_,
-                                                "PREFIX=PATH: another checkpoint, whose names begin with PREFIX here");
-  if (path == nullptr) return;
-  format->needs(path);
-  secondary->needs(path);
+namespace {
+
+// An endpoint stands alone only by mistake: behind another one without a comma between, or behind an option that is
+// misspelt.
+CLI::Validator Folder() {
+  const auto check = [](const std::string& text) -> std::string {
+    return text.find("://") == std::string::npos ? "" : "expected a folder or a file, got the endpoint '" + text + "'";
+  };
+  return {check, ""};
 }
 
-CheckpointSource CheckpointFlags::At(const std::string& path) const {
-  CheckpointSource source{.path = AbsolutePath(path), .load_format = load_format_};
-  for (const std::string& given : secondary_) {
-    const std::size_t equals = given.find('=');
-    if (equals == std::string::npos || equals == 0 || equals + 1 == given.size()) {
-      throw UsageError("--secondary-weights: expected PREFIX=PATH, got '" + given + "'");
+CLI::Validator LoadFormatName() {
+  const auto check = [](const std::string& text) -> std::string {
+    std::vector<std::string> known;
+    for (const LoadFormat& format : AllLoadFormats()) {
+      if (format.read_by != LoadFormat::ReadBy::kNothing) known.emplace_back(format.name);
     }
-    source.secondary.push_back({given.substr(0, equals), AbsolutePath(given.substr(equals + 1))});
+    try {
+      static_cast<void>(LoadFormatNamed(text));
+      return {};
+    } catch (const Error& error) {
+      return error.what() + DidYouMean(error.code() == ErrorCode::kInvalidArgument ? text : "", known);
+    }
+  };
+  return {check, "FORMAT"};
+}
+
+// The items of "a=DIR, b=DIR". A comma alone is a part of the path: runs are often named by "lr=1,seed=2".
+std::vector<std::string> AtCommaAndBlank(const std::string& list) {
+  std::vector<std::string> items;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(", ", begin), list.size());
+    items.push_back(list.substr(begin, end - begin));
+    begin = end + 2;
+  }
+  return items;
+}
+
+}  // namespace
+
+CLI::Option* CheckpointFlags::Declare(CLI::App& app, const std::string& help, bool required) {
+  CLI::Option* const model =
+      app.add_option("DIR,--model", path_, help + ": --model DIR, or DIR alone")->required(required)->check(Folder());
+  CLI::Option* const format =
+      app.add_option("--load-format", load_format_, "The checkpoint's format (docs/checkpoints.md)")
+          ->check(LoadFormatName())
+          ->capture_default_str();
+  CLI::Option* const secondary = app.add_option("--secondary-weights", secondary_,
+                                                "PREFIX=PATH: another checkpoint, whose names begin with PREFIX here")
+                                     ->allow_extra_args(false);
+  if (required) return model;
+  format->needs(model);
+  secondary->needs(model);
+  return model;
+}
+
+CheckpointSource CheckpointFlags::Source() const {
+  CheckpointSource source{.path = AbsolutePath(path_), .load_format = load_format_};
+  for (const std::string& list : secondary_) {
+    for (const std::string& given : AtCommaAndBlank(list)) {
+      const std::size_t equals = given.find('=');
+      if (equals == std::string::npos || equals == 0 || equals + 1 == given.size()) {
+        throw UsageError("--secondary-weights: expected PREFIX=PATH, got '" + given + "'");
+      }
+      source.secondary.push_back({given.substr(0, equals), AbsolutePath(given.substr(equals + 1))});
+    }
   }
   return source;
 }
@@ -172,9 +238,16 @@ Json CheckpointJson(const CheckpointSource& source) {
 }
 
 void ExpectBetweenProcesses(const std::vector<std::string>& channels) {
-  if (channels.empty() || std::ranges::any_of(channels, [](const auto& name) { return name != "inproc"; })) return;
-  throw UsageError("--channel inproc: expected a channel that reaches other processes, got one that stays in this one");
+  const auto stays = [](const std::string& name) {
+    const auto channel = std::ranges::find(ChannelNames(), name, &ChannelName::name);
+    return channel != ChannelNames().end() && !channel->leaves_the_process;
+  };
+  if (channels.empty() || !std::ranges::all_of(channels, stays)) return;
+  throw UsageError("--channel " + channels.front() +
+                   ": expected a channel that reaches other processes, got one that stays in this one");
 }
+
+std::string WithCommas(const std::vector<std::string>& items) { return CLI::detail::join(items, ","); }
 
 Version ParseVersion(const std::string& text) {
   const std::size_t at = text.rfind('@');
@@ -210,11 +283,11 @@ void DeclareScales(CLI::App& app, HeldScales& scales) {
 void DeclareExperts(CLI::App& app, bool& parallel, ExpertPlacement& placement) {
   CLI::Option* const spread =
       app.add_flag("--expert-parallel", parallel,
-                   "Mixtures of experts: whole experts spread over the ranks, instead of a part of each on every rank");
+                   "Spreads a mixture's experts over the ranks, each whole, instead of a part of each on every rank");
   app.add_option_function<std::string>(
          "--expert-placement", [&placement](const std::string& name) { placement = ExpertPlacementNamed(name); },
          "Which of them a rank of N holds: neighbours, or every N-th")
-      ->check(CLI::IsMember(KnownExpertPlacements()))
+      ->check(OneOf(KnownExpertPlacements()))
       ->default_str(std::string(ExpertPlacementName(placement)))
       ->needs(spread);
 }

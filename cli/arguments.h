@@ -23,9 +23,12 @@ CLI::Validator WholeNumber(std::uint64_t least);
 CLI::Validator Number(double least, std::optional<double> most = std::nullopt);
 // Checks an option by a function that throws an Error if it does not take the value.
 CLI::Validator TakenBy(std::function<void(const std::string&)> take, std::string description);
+// Checks an option that takes one of these words, or of others, which --help does not show.
+CLI::Validator OneOf(std::vector<std::string> words, std::vector<std::string> not_shown = {});
 // Checks an option that takes an endpoint.
 CLI::Validator Endpoint();
-// Checks an option that names a data channel of any build: an engine may have others than this program.
+// Checks an option that names a data channel of any build: an engine may have others than this program. --help lists
+// those of this build that reach other processes.
 CLI::Validator Channel();
 // Checks an option that lists values with commas between, each by `item`.
 CLI::Validator EachOf(const CLI::Validator& item);
@@ -47,17 +50,19 @@ class Timeout {
   double seconds_ = 300;
 };
 
-// --load-format NAME and --secondary-weights PREFIX=PATH of a subcommand that reads a checkpoint. Value.
+// --model DIR, which may also stand alone, and --load-format NAME and --secondary-weights PREFIX=PATH of a subcommand
+// that reads a checkpoint. Value.
 class CheckpointFlags {
  public:
-  // `path` is the option that says where the checkpoint lies, without which these flags mean nothing. Null: the
-  // checkpoint is a required argument.
-  void Declare(CLI::App& app, CLI::Option* path = nullptr);
+  // Returns the option of the folder. If it is not required, the others need it.
+  CLI::Option* Declare(CLI::App& app, const std::string& help, bool required = true);
+  const std::string& path() const { return path_; }
   const std::string& load_format() const { return load_format_; }
   // The source's paths are absolute, because another process may open them. Throws UsageError.
-  CheckpointSource At(const std::string& path) const;
+  CheckpointSource Source() const;
 
  private:
+  std::string path_;
   std::string load_format_ = "auto";
   std::vector<std::string> secondary_;
 };
@@ -65,9 +70,11 @@ class CheckpointFlags {
 // The source as engines take it: {"weights_path", "load_format", "secondary_weights"}.
 Json CheckpointJson(const CheckpointSource& source);
 
-// Refuses inproc as the only one of some channels: no subcommand has a publisher and an engine in one process. Throws
+// Refuses channels none of which leaves its process: no subcommand has a publisher and an engine in one. Throws
 // UsageError.
 void ExpectBetweenProcesses(const std::vector<std::string>& channels);
+// "a,b", as one value that lists them.
+std::string WithCommas(const std::vector<std::string>& items);
 // Parses "run-17@42". Throws UsageError.
 Version ParseVersion(const std::string& text);
 // "run-17@42:0123456789abcdef", from a version's JSON form.

@@ -36,7 +36,9 @@ std::string AnswerText(const Json& answer) {
 class Generate final : public Subcommand {
  public:
   const char* name() const override { return "generate"; }
-  const char* description() const override { return "Tokens from a running engine, and the version of each of them"; }
+  const char* description() const override {
+    return "Generates tokens on a running engine, and tells the version of each";
+  }
 
   void Declare(CLI::App& app) override {
     app.add_option("--engine", engine_, "Endpoint of the engine")->check(Endpoint())->required();
@@ -47,8 +49,8 @@ class Generate final : public Subcommand {
     app.add_option("--temperature", temperature_, "0 is greedy")->check(Number(0))->capture_default_str();
     app.add_option("--seed", seed_, "Of sampling")->check(WholeNumber(0))->capture_default_str();
     app.add_flag("--ignore-eos", ignore_eos_,
-                 "Go on after a token that is an eos_token_id of the model's config.json or generation_config.json");
-    app.add_flag("--logprobs", logprobs_, "Also the log-probability of each token");
+                 "Goes on after a token that is an eos_token_id of the model's config.json or generation_config.json");
+    app.add_flag("--logprobs", logprobs_, "Also prints the log-probability of each token");
     app.add_option("--repeat", repeat_, "Asks so many times, one after the other")->check(WholeNumber(1));
     timeout_.Declare(app);
   }

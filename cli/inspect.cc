@@ -1,4 +1,4 @@
-// layercast inspect DIR: what a checkpoint holds, and whether index, headers and files agree.
+// layercast inspect: what a checkpoint holds, and whether index, headers and files agree.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -114,7 +114,6 @@ class CheckpointReport {
     text_ += std::to_string(survey_.tensors.size()) + " tensors, " + std::to_string(bytes_) + " bytes, " +
              std::to_string(survey_.files.size()) + " files\n";
     for (const std::string& name : survey_.ignored) text_ += "not read: " + Escaped(name) + "\n";
-    for (const auto& problem : survey_.problems) text_ += "problem: " + EscapedMessage(problem.message) + "\n";
     if (survey_.problems.empty()) text_ += "index, headers and files agree\n";
   }
 
@@ -133,28 +132,23 @@ class Inspect final : public Subcommand {
  public:
   const char* name() const override { return "inspect"; }
   const char* description() const override {
-    return "Tensors, dtypes, shapes and digests of a checkpoint, and whether its files agree";
+    return "Lists tensors, dtypes, shapes and digests of a checkpoint, and checks that its files agree";
   }
 
-  void Declare(CLI::App& app) override {
-    app.add_option("DIR", path_, "A folder with a checkpoint, or one file of it")->required();
-    checkpoint_.Declare(app);
-  }
+  void Declare(CLI::App& app) override { checkpoint_.Declare(app, "The checkpoint's folder, or one file of it"); }
 
   void Run(Output& output) override {
-    CheckpointSurvey survey = SurveyCheckpoint(checkpoint_.At(path_));
+    CheckpointSurvey survey = SurveyCheckpoint(checkpoint_.Source());
     // Only a warning, because a host program may have registered the architecture.
-    if (std::string why = WhyNotServed(path_); !why.empty()) survey.warnings.push_back(std::move(why));
+    if (std::string why = WhyNotServed(checkpoint_.path()); !why.empty()) survey.warnings.push_back(std::move(why));
     ProgressBar bar("reading", !output.json());
     CheckpointReport report(survey, bar);
     bar.End();
     if (survey.problems.empty()) return output.Print(report.json(), report.text());
-    const CheckpointSurvey::Problem& first = survey.problems.front();
-    output.PrintAndThrow(report.json(), report.text(), first.code, first.message, survey.problems.size() - 1);
+    output.PrintAndThrow(report.json(), report.text(), survey.problems.front().code, report.json()["problems"]);
   }
 
  private:
-  std::string path_;
   CheckpointFlags checkpoint_;
 };
 

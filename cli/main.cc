@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
+#include "cli/command_line.h"
 #include "cli/interrupted.h"
 #include "cli/open_files.h"
 #include "cli/output.h"
@@ -84,36 +85,14 @@ int AnswerOrRefuse(const CLI::App& app, const CLI::ParseError& error, std::span<
   Output output(std::ranges::find(arguments, std::string_view("--json")) != arguments.end());
   std::string who = "layercast";
   for (const CLI::App* named : app.get_subcommands()) who += " " + named->get_name();
-  std::string message = error.what();
-  // A required flag that is misspelt is missing too, and the parser names only that. So the misspelt one is named here.
-  for (const CLI::App* named : app.get_subcommands()) {
-    if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::RequiredError)) break;
-    for (const std::string& unknown : named->remaining()) message += "; not expected: '" + unknown + "'";
-  }
-  if (app.get_subcommands().empty() && !app.remaining().empty()) {
-    message = "expected a subcommand, got '" + app.remaining().front() + "'";
-  }
   return Refuse(kWrongUsage, output, who,
-                Error(ErrorCode::kInvalidArgument, message + " (" + who + " --help says more)"));
-}
-
-// The arguments as the parser takes them, the last one first. It would take the word behind "--step=" for its value, so
-// the empty value becomes a word of its own, which is refused.
-std::vector<std::string> WordsOf(std::span<char* const> arguments) {
-  std::vector<std::string> words;
-  for (std::size_t i = 1; i < arguments.size(); ++i) {
-    const std::string_view word = arguments[i];
-    const bool has_empty_value = word.starts_with("--") && word.find('=') + 1 == word.size();
-    words.emplace_back(has_empty_value ? word.substr(0, word.size() - 1) : word);
-    if (has_empty_value) words.emplace_back();
-  }
-  std::ranges::reverse(words);
-  return words;
+                Error(ErrorCode::kInvalidArgument, Explain(app, error) + " (" + who + " --help says more)"));
 }
 
 int Main(std::span<char* const> arguments) {
   CLI::App app("Layercast moves new policy weights from an RL trainer into running inference engines.", "layercast");
-  app.set_version_flag("--version", "layercast " LAYERCAST_VERSION);
+  app.set_help_flag("-h,--help", "Prints this help");
+  app.set_version_flag("--version", "layercast " LAYERCAST_VERSION, "Prints the version");
   app.require_subcommand(1);
   bool json = false;
   const std::vector<std::unique_ptr<Subcommand>> subcommands = MakeSubcommands();
@@ -126,7 +105,7 @@ int Main(std::span<char* const> arguments) {
     }
   }
   try {
-    app.parse(WordsOf(arguments));
+    app.parse(WordsOf(arguments, app));
   } catch (const CLI::ParseError& error) {
     return AnswerOrRefuse(app, error, arguments);
   }

@@ -110,7 +110,9 @@ std::string Joined(const auto& words) {
 class Models final : public Subcommand {
  public:
   const char* name() const override { return "models"; }
-  const char* description() const override { return "The model families of this build, as a Markdown table or --json"; }
+  const char* description() const override {
+    return "Lists the model families of this build, as a Markdown table or --json";
+  }
   void Declare(CLI::App&) override {}
 
   void Run(Output& output) override {

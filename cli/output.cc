@@ -20,9 +20,16 @@ void Output::Print(const Json& object, std::string_view text) {
   }
 }
 
-void Output::PrintAndThrow(Json object, std::string_view text, ErrorCode code, const std::string& first,
-                           std::size_t others) {
-  const Error error(code, first + (others == 0 ? "" : " (and " + std::to_string(others) + " more problems)"));
+void Output::PrintAndThrow(Json object, std::string_view text, ErrorCode code,
+                           const std::vector<std::string>& problems) {
+  std::string message = problems.front();
+  if (problems.size() > 1 && json_) {
+    message += " (and " + std::to_string(problems.size() - 1) + " more problems)";
+  } else if (problems.size() > 1) {
+    message = std::to_string(problems.size()) + " problems:";
+    for (const std::string& problem : problems) message += "\n  " + problem;
+  }
+  const Error error(code, message);
   object["error"] = ErrorToJson(error);
   Print(object, text);
   throw error;

@@ -2,9 +2,9 @@
 // (src/base/log.h).
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "layercast/error.h"
 #include "src/control/json_forms.h"
@@ -22,10 +22,10 @@ class Output {
   // Prints `object` on one line with --json, and `text` without. Standard output is flushed, so that a reader of a pipe
   // sees it. With --json it may be called once. Throws kUnavailable if standard output takes nothing more.
   void Print(const Json& object, std::string_view text);
-  // Prints a report that has problems, and throws an error with the first problem and the number of others. The object
-  // that is printed holds that error too.
-  [[noreturn]] void PrintAndThrow(Json object, std::string_view text, ErrorCode code, const std::string& first,
-                                  std::size_t others);
+  // Prints a report that has problems, and throws an error: of the first problem and the number of others with --json,
+  // where the object holds it too; of all of them without, as `text` does not have them.
+  [[noreturn]] void PrintAndThrow(Json object, std::string_view text, ErrorCode code,
+                                  const std::vector<std::string>& problems);
 
  private:
   bool json_;

@@ -12,6 +12,7 @@
 
 #include "cli/arguments.h"
 #include "cli/subcommand.h"
+#include "cli/wrapped.h"
 #include "engine_side/model/named_draft.h"
 #include "engine_side/plan/kept_layers.h"
 #include "engine_side/plan/load_plan.h"
@@ -27,7 +28,6 @@
 #include "src/checkpoint/checkpoint.h"
 #include "src/session/channel_chooser.h"
 #include "src/session/fetch.h"
-#include "src/zmq/endpoint.h"
 
 namespace layercast::cli {
 namespace {
@@ -42,14 +42,14 @@ MergedVersion OfCheckpoint(const CheckpointSource& source, Module& tree, const Q
 }
 
 // `changes` gets what the publishers' configurations differ in from the tree's.
-MergedVersion OfPublishers(const std::string& endpoints, const ParallelConfig& parallel, Deadline deadline,
+MergedVersion OfPublishers(const std::vector<std::string>& endpoints, const ParallelConfig& parallel, Deadline deadline,
                            Module& tree, const QuantizationConfig& quantization, std::vector<std::string>& changes) {
   ChannelChooser channels;
   FetchOptions options;
   options.channels = &channels;
   FailPoints none;
   const ReceiverIdentity self{"layercast plan", 0, parallel.engine_rank(), parallel.engine_size()};
-  const auto session = FetchSession::Open(SplitEndpoints(endpoints), self, {}, {}, options, none, deadline);
+  const auto session = FetchSession::Open(endpoints, self, {}, {}, options, none, deadline);
   MergedVersion merged = Merge(session->manifests(), session->endpoints());
   std::vector<SourceConfig> configs;
   for (std::string& text : session->configs()) {
@@ -132,11 +132,6 @@ class PlanReport {
       text_ += ", stage " + std::to_string(parallel.pp_rank) + " of " + std::to_string(parallel.pp_size);
     }
     text_ += '\n';
-  }
-
-  void AddProblem(const std::string& problem) {
-    json_["problems"].push_back(problem);
-    text_ += "problem: " + EscapedMessage(problem) + "\n";
   }
 
   Json& json() { return json_; }
@@ -232,30 +227,29 @@ class Plan final : public Subcommand {
  public:
   const char* name() const override { return "plan"; }
   const char* description() const override {
-    return "Where every tensor goes on one rank, what is skipped, and what would not fit";
+    return "Tells where every tensor goes on one rank, what is skipped, and what would not fit";
   }
 
   void Declare(CLI::App& app) override {
-    app.add_option("--model", model_, "A folder with config.json, and the checkpoint unless there is a --publisher")
-        ->required();
-    checkpoint_.Declare(app);
-    app.add_option("--draft", draft_, "With a draft model, as `serve` has it: `mtp`, or the folder of an EAGLE one");
+    checkpoint_.Declare(app, "The checkpoint's folder, or with --publisher one of config.json alone");
+    app.add_option("--draft", draft_,
+                   "Also plans for a draft model, as `serve` has it: `mtp`, or the folder of an EAGLE one");
     app.add_option("--tp", parallel_.tp_size, "Ranks of the engine")->check(CLI::Range(1, 65536));
     app.add_option("--rank", parallel_.tp_rank, "The rank to plan for, from 0")->check(WholeNumber(0));
     DeclareExperts(app, expert_parallel_, parallel_.expert_placement);
     app.add_option("--pp", parallel_.pp_size, "Pipeline stages of the engine")->check(CLI::Range(1, 65536));
     app.add_option("--stage", parallel_.pp_rank, "The stage to plan for, from 0")->check(WholeNumber(0));
     DeclareStageLayers(app, parallel_.pp_layer_partition);
-    app.add_flag("--partial", partial_, "The tensors may be of a part of the model");
+    app.add_flag("--partial", partial_, "Takes a part of the model");
     DeclareList(app, "--may-keep", may_keep_,
                 "With --partial: paths of layers, or of modules above them, that alone may be left out")
         ->needs("--partial");
     app.add_option("--quantization", quantization_.recipe, "Also says which weights this recipe cannot hold")
-        ->check(CLI::IsMember(LayerRecipes::KnownNames()));
-    app.add_flag("--requantize", quantization_.requantize, "As `serve` would with the folder's checkpoint");
+        ->check(OneOf(LayerRecipes::KnownNames()));
+    app.add_flag("--requantize", quantization_.requantize, "Requantizes as `serve` would with the folder's checkpoint");
     DeclareScales(app, scales_);
     DeclareWeightRules(app, weight_rules_);
-    app.add_option("--publisher", publisher_, "Plans for its newest version instead of the folder's checkpoint")
+    DeclareList(app, "--publisher", publishers_, "Plans for its newest version instead of the folder's checkpoint")
         ->check(EachOf(Endpoint()));
     timeout_.Declare(app);
   }
@@ -272,13 +266,14 @@ class Plan final : public Subcommand {
     if (expert_parallel_) parallel_.SpreadExperts(parallel_.expert_placement);
     const Deadline deadline = timeout_.deadline();
     const std::string draft = AbsoluteDraft(draft_);
-    const auto tree = BuildWithNamedDraft(ModelDescription::FromDirectory(model_), parallel_, NamedDraft::Read(draft));
+    const auto tree =
+        BuildWithNamedDraft(ModelDescription::FromDirectory(checkpoint_.path()), parallel_, NamedDraft::Read(draft));
     HoldScales(*tree, scales_);
     if (!weight_rules_.empty()) WeightRules::FromFile(weight_rules_).ApplyTo(*tree);
     std::vector<std::string> config_changes;
     const auto [manifest, parts] =
-        publisher_.empty() ? OfCheckpoint(WithNamedDraft(checkpoint_.At(model_), draft), *tree, quantization_)
-                           : OfPublishers(publisher_, parallel_, deadline, *tree, quantization_, config_changes);
+        publishers_.empty() ? OfCheckpoint(WithNamedDraft(checkpoint_.Source(), draft), *tree, quantization_)
+                            : OfPublishers(publishers_, parallel_, deadline, *tree, quantization_, config_changes);
     const CheckedPlan checked = LoadPlan::Check(*tree, manifest, partial_, parts);
     std::vector<std::string> problems = checked.problems.Lines();
     for (const std::string& layers : Condensed(KeptBeyond(checked.plan, may_keep_))) {
@@ -290,14 +285,12 @@ class Plan final : public Subcommand {
 
     PlanReport report(checked.plan, manifest, parallel_, *tree);
     report.json()["config_changes"] = config_changes;
-    for (const std::string& problem : problems) report.AddProblem(problem);
-    if (problems.empty()) return output.Print(report.json(), report.text());
-    output.PrintAndThrow(report.json(), report.text(), ErrorCode::kInvalidArgument, problems.front(),
-                         problems.size() - 1);
+    report.json()["problems"] = problems;
+    if (problems.empty()) return output.Print(report.json(), Wrapped(report.text()));
+    output.PrintAndThrow(report.json(), Wrapped(report.text()), ErrorCode::kInvalidArgument, problems);
   }
 
  private:
-  std::string model_;
   std::string draft_;
   CheckpointFlags checkpoint_;
   ParallelConfig parallel_;
@@ -307,7 +300,7 @@ class Plan final : public Subcommand {
   QuantizationConfig quantization_;
   HeldScales scales_;
   std::string weight_rules_;
-  std::string publisher_;
+  std::vector<std::string> publishers_;
   Timeout timeout_;
 };
 

@@ -48,7 +48,7 @@ std::string ProbeText(const Json& probe) {
   std::string text = "publisher " + Escaped(probe["name"].get<std::string>()) + ", on " +
                      (probe["same_host"].get<bool>() ? "this" : "another") + " host\n";
   for (const Json& channel : probe["channels"]) text += Line(channel);
-  if (probe["channel"].is_null()) return text + "no channel is usable\n";
+  if (probe["channel"].is_null()) return text;
   return text + "an engine here takes " + probe["channel"].get<std::string>() + ": " +
          probe["reason"].get<std::string>() + "\n";
 }

@@ -13,6 +13,7 @@
 
 #include "cli/arguments.h"
 #include "cli/end_signal.h"
+#include "cli/nearest.h"
 #include "cli/progress_bar.h"
 #include "cli/subcommand.h"
 #include "engine_side/reload/progress.h"
@@ -31,13 +32,15 @@ Weights InOrder(const CheckpointSource& checkpoint, const std::string& order) {
   const auto weights = [&] { return Weights::FromCheckpoint(checkpoint); };
   if (order == "layer" || order == "checkpoint") return weights();
   constexpr std::string_view kShuffled = "shuffled:";
+  const std::vector<std::string> kOrders = {"layer", "checkpoint", "shuffled"};
   if (order.starts_with(kShuffled)) {
     std::uint64_t seed = 0;
     const char* const end = order.data() + order.size();
     const auto [stop, error] = std::from_chars(order.data() + kShuffled.size(), end, seed);
     if (error == std::errc() && stop == end) return Shuffled(weights(), seed);
   }
-  throw UsageError("--order: expected layer, checkpoint or shuffled:SEED, got '" + order + "'");
+  throw UsageError("--order: expected layer, checkpoint or shuffled:SEED, got '" + order + "'" +
+                   DidYouMean(order.substr(0, order.find(':')), kOrders));
 }
 
 // Parses "1/4": a rank, and how many ranks there are.
@@ -66,10 +69,9 @@ class Publish final : public Subcommand {
   const char* description() const override { return "Publishes a checkpoint as a version until it is ended"; }
 
   void Declare(CLI::App& app) override {
-    app.add_option("--checkpoint", checkpoint_, "A folder with a checkpoint, or one file of it")->required();
-    format_.Declare(app);
+    checkpoint_.Declare(app, "The checkpoint's folder, or one file of it");
     app.add_option("--mode", mode_, "snapshot: engines pull at their own pace; stream: it is walked for each of them")
-        ->check(CLI::IsMember({"snapshot", "stream"}))
+        ->check(OneOf({"snapshot", "stream"}))
         ->capture_default_str();
     app.add_option("--order", order_, "Of a stream: layer, checkpoint or shuffled:SEED")->capture_default_str();
     window_ =
@@ -94,7 +96,7 @@ class Publish final : public Subcommand {
     app.add_option("--nccl-fleet", options_.nccl_fleet, "Ranks that take the same over nccl and are served together")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
-    app.add_flag("--allow-remote", options_.allow_remote, "Bind beyond loopback: there is no authentication");
+    app.add_flag("--allow-remote", options_.allow_remote, "Binds beyond loopback: there is no authentication");
   }
 
   void Run(Output& output) override {
@@ -108,7 +110,7 @@ class Publish final : public Subcommand {
 
     const VersionPart part = ParsePart(part_);
     EndSignal end;
-    Weights weights = RowShard(InOrder(format_.At(checkpoint_), order_), part);
+    Weights weights = RowShard(InOrder(checkpoint_.Source(), order_), part);
     const std::uint64_t bytes = TotalBytes(weights.specs);
     const std::size_t tensors = weights.specs.size();
     std::atomic<std::uint64_t> read{0};
@@ -118,7 +120,7 @@ class Publish final : public Subcommand {
     }
     Publisher publisher(options_);
     const PublishedVersion published =
-        publisher.Publish({.lineage = lineage_.empty() ? DefaultLineage(checkpoint_) : lineage_,
+        publisher.Publish({.lineage = lineage_.empty() ? DefaultLineage(checkpoint_.path()) : lineage_,
                            .step = step_,
                            .mode = mode_ == "stream" ? PublishAs::kStream : PublishAs::kSnapshot,
                            .layer_order = order_ == "layer",
@@ -143,8 +145,7 @@ class Publish final : public Subcommand {
   }
 
  private:
-  std::string checkpoint_;
-  CheckpointFlags format_;
+  CheckpointFlags checkpoint_;
   std::string mode_ = "snapshot";
   std::string order_ = "layer";
   CLI::Option* window_ = nullptr;

@@ -1,8 +1,10 @@
 // layercast reload: has running engines take new weights, all at the same time, and reports each one's outcome.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/arguments.h"
@@ -11,6 +13,7 @@
 #include "cli/read_answer.h"
 #include "cli/reload_bar.h"
 #include "cli/subcommand.h"
+#include "cli/wrapped.h"
 #include "layercast/controller.h"
 #include "layercast/report.h"
 #include "src/base/utf8.h"
@@ -68,9 +71,10 @@ std::string ServesText(const Json& outcome) {
             "\n";
   } else {
     const bool serves = outcome.at("version").is_object();
-    text += (serves ? "failed, still serves " + VersionText(outcome.at("version"))
-                    : std::string("failed, and serves nothing that it told of (layercast status has more)")) +
-            ": " + EscapedMessage(outcome.at("error").at("message").get<std::string>()) + "\n";
+    text += (outcome.at("error").at("code") == "cancelled" ? "cancelled, " : "failed, ") +
+            (serves ? "still serves " + VersionText(outcome.at("version"))
+                    : std::string("and serves nothing that it told of (layercast status has more)")) +
+            "\n";
   }
   return text;
 }
@@ -116,16 +120,34 @@ std::string OutcomeText(const Json& outcome) {
   }
 }
 
-// The engine whose error is named; null if none failed. An engine that was cancelled, because another failed, is named
-// only if there is no other.
-const EngineOutcome* AtFault(const std::vector<EngineOutcome>& outcomes) {
-  const EngineOutcome* cancelled = nullptr;
+// The engines that failed. Those that were cancelled, because others failed, are among them only if there are no
+// others.
+std::vector<const EngineOutcome*> AtFault(const std::vector<EngineOutcome>& outcomes) {
+  std::vector<const EngineOutcome*> failed;
   for (const EngineOutcome& outcome : outcomes) {
-    if (outcome.ok) continue;
-    if (outcome.error->code() != ErrorCode::kCancelled) return &outcome;
-    if (cancelled == nullptr) cancelled = &outcome;
+    if (!outcome.ok) failed.push_back(&outcome);
   }
-  return cancelled;
+  const auto is_cancelled = [](const auto* outcome) { return outcome->error->code() == ErrorCode::kCancelled; };
+  if (!std::ranges::all_of(failed, is_cancelled)) std::erase_if(failed, is_cancelled);
+  return failed;
+}
+
+// One line for each thing that is wrong, with the engines in front that say it.
+Error ErrorOf(const std::vector<const EngineOutcome*>& failed) {
+  std::vector<std::pair<std::string, std::string>> engines_of;  // message -> engines, in the order of the engines
+  for (const EngineOutcome* outcome : failed) {
+    const std::string message = outcome->error->what();
+    const auto same = std::ranges::find(engines_of, message, &std::pair<std::string, std::string>::first);
+    if (same == engines_of.end()) {
+      engines_of.emplace_back(message, outcome->endpoint);
+    } else {
+      same->second += ", " + outcome->endpoint;
+    }
+  }
+  std::string text;
+  for (const auto& [message, engines] : engines_of)
+    text += (text.empty() ? "" : "\n  ") + NamingEngine(engines, message);
+  return {failed.front()->error->code(), text};
 }
 
 // Handles SIGINT: the engines were asked, and go on with the reload although this program ends.
@@ -148,11 +170,10 @@ class Reload final : public Subcommand {
 
   void Declare(CLI::App& app) override {
     DeclareList(app, "--engine", engines_, "Endpoints of the engines")->check(EachOf(Endpoint()))->required();
-    CLI::Option* path = app.add_option("--weights-path", path_, "A checkpoint folder that the engines can open");
-    checkpoint_.Declare(app, path);
+    CLI::Option* path = checkpoint_.Declare(app, "The checkpoint's folder, which the engines can open", false);
     CLI::Option* const publisher =
-        app.add_option("--publisher", request_.publisher,
-                       "Endpoint of a publisher, or of all that have a version between them: EP,EP")
+        DeclareList(app, "--publisher", publishers_,
+                    "Endpoint of a publisher, or of all that have a version between them: EP,EP")
             ->check(EachOf(Endpoint()))
             ->excludes(path);
     app.add_option("--from-engine", request_.engine, "Endpoint of an engine of the same layout: what it serves")
@@ -161,7 +182,7 @@ class Reload final : public Subcommand {
         ->excludes(publisher);
     app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
     app.add_flag("--partial", request_.partial,
-                 "The tensors are of a part of the model: layers that none of them is of keep what they serve");
+                 "Takes a part of the model: layers of which no tensor comes keep what they serve");
     DeclareList(app, "--may-keep", request_.may_keep,
                 "Paths of layers, or of modules above them: no others may do so; by default any")
         ->needs("--partial");
@@ -170,17 +191,18 @@ class Reload final : public Subcommand {
     app.add_option("--channel", request_.channel, "The data channel to use; by default the fastest")
         ->check(Channel())
         ->excludes(path);
-    app.add_option("--pause-mode", request_.pause_mode, "What happens to sequences under way")
-        ->check(CLI::IsMember({"wait", "abort", "keep"}));
-    app.add_flag("--all-or-none", request_.all_or_none, "Commit on all engines, or on none of them");
+    app.add_option("--pause-mode", request_.pause_mode, "What the commit does to sequences under way")
+        ->check(OneOf({"wait", "abort", "keep"}));
+    app.add_flag("--all-or-none", request_.all_or_none, "Commits on all engines, or on none of them");
     timeout_.Declare(app);
   }
 
   void Run(Output& output) override {
     ExpectBetweenProcesses({request_.channel});
     if (!version_.empty()) request_.version = ParseVersion(version_);
-    if (!path_.empty()) {
-      const CheckpointSource source = checkpoint_.At(path_);
+    request_.publisher = WithCommas(publishers_);
+    if (!checkpoint_.path().empty()) {
+      const CheckpointSource source = checkpoint_.Source();
       request_.weights_path = source.path;
       request_.load_format = source.load_format;
       request_.secondary_weights = source.secondary;
@@ -194,12 +216,10 @@ class Reload final : public Subcommand {
       json["engines"].push_back(OutcomeJson(outcome));
       text += OutcomeText(json["engines"].back());
     }
-    const EngineOutcome* const failed = AtFault(outcomes);
-    json["ok"] = failed == nullptr;
-    output.Print(json, text);
-    if (failed != nullptr) {
-      throw Error(failed->error->code(), NamingEngine(failed->endpoint, failed->error->what()));
-    }
+    const std::vector<const EngineOutcome*> failed = AtFault(outcomes);
+    json["ok"] = failed.empty();
+    output.Print(json, Wrapped(text));
+    if (!failed.empty()) throw ErrorOf(failed);
   }
 
  private:
@@ -213,8 +233,8 @@ class Reload final : public Subcommand {
   }
 
   std::vector<std::string> engines_;
-  std::string path_;
   CheckpointFlags checkpoint_;
+  std::vector<std::string> publishers_;
   std::string version_;
   ReloadRequest request_;
   Timeout timeout_;

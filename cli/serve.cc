@@ -39,17 +39,16 @@ class Serve final : public Subcommand {
  public:
   const char* name() const override { return "serve"; }
   const char* description() const override {
-    return "An engine with all its ranks, which takes new weights as it runs";
+    return "Runs an engine with all its ranks, which takes new weights meanwhile";
   }
 
   void Declare(CLI::App& app) override {
-    app.add_option("--model", options_.ranks.model, "A checkpoint folder, or one that `export` wrote")->required();
-    checkpoint_.Declare(app);
+    checkpoint_.Declare(app, "The checkpoint's folder, or one that `export` wrote");
     app.add_option(
         "--draft", draft_,
         "Also serves a draft model: `mtp`, the draft layers of the checkpoint, or the folder of an EAGLE one");
     CLI::Option* const publisher =
-        app.add_option("--publisher", publisher_, "With --load-format remote: whose version to start with")
+        DeclareList(app, "--publisher", publishers_, "With --load-format remote: whose version to start with")
             ->check(EachOf(Endpoint()));
     app.add_option("--from-engine", engine_,
                    "With --load-format remote: the engine of the same layout that lends what it serves")
@@ -70,20 +69,19 @@ class Serve final : public Subcommand {
     app.add_option(
            "--quantization", options_.ranks.recipe,
            "The recipe of what is served; checkpoint: of each layer that of the form in which config.json says it is")
-        ->check(CLI::IsMember(LayerRecipes::KnownNames()))
+        ->check(OneOf(LayerRecipes::KnownNames()))
         ->capture_default_str();
     app.add_flag("--power-of-two-scales", options_.ranks.power_of_two_scales,
-                 "fp8_per_block: scales rounded up to powers of two");
-    app.add_flag("--requantize", options_.ranks.requantize,
-                 "Layers of a quantized checkpoint that cannot be served as they are: dequantize, and quantize anew");
+                 "Rounds the scales of fp8_per_block up to powers of two");
+    app.add_flag(
+        "--requantize", options_.ranks.requantize,
+        "Dequantizes layers of a quantized checkpoint that cannot be served as they are, and quantizes them anew");
     DeclareScales(app, options_.ranks.scales);
     DeclareWeightRules(app, weight_rules_);
     app.add_option("--commit", commit_, "How a version is put in place")
-        ->check(CLI::IsMember(KnownCommitPolicies()))
+        ->check(OneOf(KnownCommitPolicies()))
         ->capture_default_str();
-    app.add_option("--device", device_, "Where it computes")
-        ->check(CLI::IsMember({"cpu", "cuda"}))
-        ->capture_default_str();
+    app.add_option("--device", device_, "Where it computes")->check(OneOf({"cpu", "cuda"}))->capture_default_str();
     app.add_option("--max-num-seqs", max_num_seqs_,
                    "Sequences that are generated at once, the others wait; by default 256, on cuda 16")
         ->check(CLI::Range(1, 4096));
@@ -93,7 +91,7 @@ class Serve final : public Subcommand {
     app.add_option("--bind", options_.endpoint, "Where it is called; port 0 picks one")
         ->check(Endpoint())
         ->capture_default_str();
-    app.add_flag("--allow-remote", options_.allow_remote, "Bind beyond loopback: there is no authentication");
+    app.add_flag("--allow-remote", options_.allow_remote, "Binds beyond loopback: there is no authentication");
     app.add_option("--chunk-bytes", options_.ranks.chunk_bytes, "The most that a rank asks a publisher for at once")
         ->check(CLI::Range(4096, 1 << 30))
         ->capture_default_str();
@@ -105,11 +103,11 @@ class Serve final : public Subcommand {
                    "The data channel from publishers, where a reload names none; by default the fastest")
         ->check(Channel());
     app.add_option("--relay", options_.ranks.relay,
-                   "Serve snapshots on to other engines while they are taken: where each rank does, as others reach "
+                   "Serves snapshots on to other engines while it takes them: where each rank does, as others reach "
                    "it; port 0 picks one")
         ->check(Endpoint());
-    app.add_option("--pause-mode", options_.pause_mode, "What a commit does to sequences under way")
-        ->check(CLI::IsMember({"wait", "abort", "keep"}))
+    app.add_option("--pause-mode", options_.pause_mode, "What the commit does to sequences under way")
+        ->check(OneOf({"wait", "abort", "keep"}))
         ->capture_default_str();
   }
 
@@ -117,6 +115,7 @@ class Serve final : public Subcommand {
     if (device_ == "cuda") CheckDevice();
     CheckScales();
     ExpectBetweenProcesses({options_.ranks.channel});
+    options_.ranks.model = checkpoint_.path();
     options_.ranks.commit = CommitPolicyNamed(commit_);
     options_.ranks.on_device = device_ == "cuda";
     options_.ranks.program = RankProgram(options_.ranks.on_device ? "layercast-rank-cuda" : "layercast-rank");
@@ -168,15 +167,15 @@ class Serve final : public Subcommand {
   // The arguments of `reload_weights` for the first load.
   Json FirstLoad() const {
     const bool remote = checkpoint_.load_format() == "remote";
-    if (remote == (publisher_.empty() && engine_.empty())) {
+    if (remote == (publishers_.empty() && engine_.empty())) {
       throw UsageError(remote ? "--load-format remote: expected --publisher or --from-engine, got neither"
                               : "--publisher and --from-engine are for --load-format remote");
     }
     if (seed_ && checkpoint_.load_format() != "dummy") throw UsageError("--seed is for --load-format dummy");
     if (checkpoint_.load_format() == "dummy") return {{"load_format", "dummy"}, {"seed", seed_.value_or(0)}};
-    if (!remote) return CheckpointJson(WithDraft(checkpoint_.At(options_.ranks.model)));
+    if (!remote) return CheckpointJson(WithDraft(checkpoint_.Source()));
     if (!engine_.empty()) return {{"engine", engine_}};
-    Json load = {{"publisher", publisher_}};
+    Json load = {{"publisher", WithCommas(publishers_)}};
     if (!version_.empty()) {
       const Version version = ParseVersion(version_);
       load["lineage"] = version.lineage;
@@ -217,7 +216,7 @@ class Serve final : public Subcommand {
   CheckpointFlags checkpoint_;
   std::string draft_;
   std::string weight_rules_;
-  std::string publisher_;
+  std::vector<std::string> publishers_;
   std::string engine_;
   std::string version_;
   bool allow_config_change_ = false;

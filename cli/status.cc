@@ -7,6 +7,7 @@
 #include "cli/progress_text.h"
 #include "cli/read_answer.h"
 #include "cli/subcommand.h"
+#include "cli/wrapped.h"
 #include "src/base/utf8.h"
 #include "src/control/rpc.h"
 #include "src/session/publisher_status.h"
@@ -119,7 +120,7 @@ std::string PublisherText(const Json& status) {
 class Status final : public Subcommand {
  public:
   const char* name() const override { return "status"; }
-  const char* description() const override { return "What an engine serves, or what a publisher offers"; }
+  const char* description() const override { return "Tells what an engine serves, or what a publisher offers"; }
 
   void Declare(CLI::App& app) override {
     CLI::Option* engine = app.add_option("--engine", engine_, "Endpoint of an engine")->check(Endpoint());
@@ -131,10 +132,10 @@ class Status final : public Subcommand {
     if (engine_.empty() == publisher_.empty()) throw UsageError("expected --engine or --publisher");
     if (!publisher_.empty()) {
       const Json status = PublisherJson(AskPublisherStatus(publisher_, timeout_.deadline()));
-      return output.Print(status, PublisherText(status));
+      return output.Print(status, Wrapped(PublisherText(status)));
     }
     const Json status = RpcClient("engine", engine_).Call("status", Json::object(), timeout_.deadline());
-    output.Print(status, ReadAnswer(engine_, [&] { return EngineText(status); }));
+    output.Print(status, Wrapped(ReadAnswer(engine_, [&] { return EngineText(status); })));
   }
 
  private:

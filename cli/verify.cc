@@ -31,34 +31,32 @@ std::string ExtentText(const Json& result) {
 class Verify final : public Subcommand {
  public:
   const char* name() const override { return "verify"; }
-  const char* description() const override { return "Holds every served byte against a cold load of a checkpoint"; }
+  const char* description() const override { return "Compares every served byte with a cold load of a checkpoint"; }
 
   void Declare(CLI::App& app) override {
     app.add_option("--engine", engine_, "Endpoint of the engine")->check(Endpoint())->required();
-    app.add_option("--against", against_, "A checkpoint folder that the engine can open")->required();
-    checkpoint_.Declare(app);
+    checkpoint_.Declare(app, "The checkpoint's folder, which the engine can open");
     timeout_.Declare(app);
   }
 
   void Run(Output& output) override {
     const Json result =
-        RpcClient("engine", engine_).Call("verify", CheckpointJson(checkpoint_.At(against_)), timeout_.deadline());
+        RpcClient("engine", engine_).Call("verify", CheckpointJson(checkpoint_.Source()), timeout_.deadline());
     const std::vector<std::string> differences = ReadAnswer(engine_, [&] { return DifferencesIn(result); });
     std::string text = ReadAnswer(engine_, [&] { return ExtentText(result); });
-    text += differences.empty() ? "equal\n" : std::to_string(differences.size()) + " tensors differ\n";
+    text += differences.empty() ? "equal\n" : "not equal\n";
     for (const std::string& difference : differences) text += "  " + difference + "\n";
     for (const Json& change : result.value("config_changes", Json::array())) {
       text += "  warning: " + change.get<std::string>() + "\n";
     }
     output.Print(result, text);
     if (differences.empty()) return;
-    throw Error(ErrorCode::kCorrupt, "the engine does not serve " + against_ + ": " + differences.front() + " (" +
-                                         std::to_string(differences.size()) + " tensors differ)");
+    throw Error(ErrorCode::kCorrupt, "the engine does not serve " + checkpoint_.path() + ": " +
+                                         std::to_string(differences.size()) + " tensors differ");
   }
 
  private:
   std::string engine_;
-  std::string against_;
   CheckpointFlags checkpoint_;
   Timeout timeout_;
 };

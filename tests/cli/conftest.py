@@ -38,4 +38,4 @@ def engine(start, folders):
 
 @pytest.fixture(scope="session")
 def publisher(start, folders):
-    return start("publish", "--checkpoint", folders["b"], "--lineage", "run-17", "--step", 42)
+    return start("publish", "--model", folders["b"], "--lineage", "run-17", "--step", 42)

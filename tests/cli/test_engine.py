@@ -36,14 +36,15 @@ def test_status_of_a_publisher(publisher, program):
         key: ready[key] for key in ("version", "mode", "pids", "tensors", "bytes")}
 
 
-def test_every_channel_that_a_build_has_is_known_by_name(publisher, program):
+def test_every_channel_that_a_build_has_is_listed_unless_it_stays_in_its_process(publisher, program):
     channels = program.run("probe", "--publisher", publisher.endpoint).json["channels"]
     said = program.refused("reload", "--engine", "tcp://127.0.0.1:9", "--channel", "pigeon", status=2)["message"]
-    assert {channel["name"] for channel in channels} <= set(said.partition("{")[2].partition("}")[0].split(","))
+    listed = said.partition("expected one of ")[2].partition(", got")[0].split(", ")
+    assert ["inproc", *listed] == [channel["name"] for channel in channels]
 
 
 def test_reload_and_what_is_said_of_it(engine, publisher, program, folders):
-    served = program.run("verify", "--engine", engine.endpoint, "--against", folders["b"], status=1)
+    served = program.run("verify", "--engine", engine.endpoint, "--model", folders["b"], status=1)
     assert not served.json["equal"] and served.json["differences"] and "does not serve" in served.errors
 
     before = program.status(engine)["version"]
@@ -62,13 +63,13 @@ def test_reload_and_what_is_said_of_it(engine, publisher, program, folders):
     assert status["state"] == "serving" and status["version"] == publisher.version and status["last_error"] is None
     assert status["last_report"] == report and status["channel"] == report["channel"]
     assert status["ranks"][0]["served_digest"] == report["ranks"][0]["served_digest"]
-    equal = program.run("verify", "--engine", engine.endpoint, "--against", folders["b"]).json
+    equal = program.run("verify", "--engine", engine.endpoint, "--model", folders["b"]).json
     assert equal["equal"] and equal["differences"] == [] and equal["bytes"] > 0
 
 
 def test_a_reload_that_fails_leaves_what_was_served(engine, program, publisher, tmp_path):
     before = program.status(engine)["version"]
-    outcome = program.reload(engine, "--weights-path", tmp_path / "nowhere", status=1)
+    outcome = program.reload(engine, "--model", tmp_path / "nowhere", status=1)
     assert not outcome["ok"] and outcome["error"]["code"] == "not_found" and outcome["version"] == before
     assert program.status(engine)["last_error"] == outcome["error"]
     outcome = program.reload(engine, "--publisher", publisher.endpoint, "--version", "run-18@1", status=1)
@@ -124,7 +125,7 @@ def test_text_for_people(engine, publisher, program):
 @pytest.mark.parametrize("channel", ["zmq", "ucx", "shm"])
 def test_loopback_by_other_names(bind, bound, channel, program, start, folders):
     daemon = start("serve", "--model", folders["a"], "--bind", bind)
-    trainer = start("publish", "--checkpoint", folders["b"], "--bind", bind)
+    trainer = start("publish", "--model", folders["b"], "--bind", bind)
     assert daemon.endpoint.startswith(bound) and trainer.endpoint.startswith(bound)
     report = program.reload(daemon, "--publisher", trainer.endpoint, "--channel", channel)["report"]
     assert report["channel"]["name"] == channel

@@ -124,6 +124,9 @@ def test_everything_that_is_wrong_is_named_together(model):
     assert plan["error"]["code"] == "invalid_argument" and "5 more problems" in plan["error"]["message"]
     assert len(errors.splitlines()) == 1
     assert len(plan["placements"]) > 5  # what could be placed is shown all the same
+    said = run("--model", model(weights), status=1)
+    assert said.stderr.splitlines() == ["layercast plan: 6 problems:", *(f"  {problem}" for problem in plan["problems"])]
+    assert all(problem not in said.stdout for problem in plan["problems"]) and " -> model.norm.weight" in said.stdout
 
 
 def test_everything_that_a_wrong_model_lacks_is_listed(model):

@@ -10,10 +10,11 @@ COMMAND, LONG = 4, 2
 
 
 class FakeEngine:
-    """Answers every call with `answer`, until close()."""
+    """Answers every call with `answer`, until close(). `asked` holds the calls' params."""
 
     def __init__(self, answer):
         self._answer = answer
+        self.asked = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.endpoint = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -43,6 +44,8 @@ class FakeEngine:
                     self._reply(connection, json.loads(body))
 
     def _reply(self, connection, message):
+        if "ping" not in message:
+            self.asked.append(message.get("params"))
         reply = {"pong": message["ping"]} if "ping" in message else {"id": message["id"], "result": self._answer}
         body = json.dumps(reply).encode()
         connection.sendall(bytes([LONG]) + struct.pack(">Q", len(body)) + body)

@@ -9,11 +9,13 @@ import select
 import signal
 import subprocess
 import time
+import unicodedata
 
 # What would change what is tested: this process may run under a launcher.
 NOT_INHERITED = ("LAYERCAST_FAILPOINTS", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 READY_SECONDS = 60
 COMMAND_SECONDS = 60
+MOST_COLUMNS = 160  # of a line for people
 
 
 class ProgramFailed(AssertionError):
@@ -91,8 +93,18 @@ class Program:
 
     def text(self, *arguments):
         """What the program prints for people."""
+        return self.for_people(*arguments).output
+
+    def for_people(self, *arguments, status=0):
+        """Runs a command without --json, and checks the width of what it tells."""
         command = [*self.within, str(self.path), *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=COMMAND_SECONDS).stdout
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+        outcome = Outcome(command, done.returncode, done.stdout, done.stderr)
+        if outcome.status != status:
+            raise ProgramFailed(f"{outcome}\nexpected exit status {status}")
+        if arguments[0] in ("plan", "reload", "status"):
+            assert all(columns(line) <= MOST_COLUMNS for line in outcome.output.splitlines()), outcome
+        return outcome
 
     def daemon(self, *arguments, failpoints=""):
         self._started += 1
@@ -116,6 +128,10 @@ class Program:
 
     def export(self, engine, folder):
         return self.run("export", "--engine", endpoint(engine), "--out", folder).json
+
+
+def columns(line):
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in line)
 
 
 def endpoint(daemon):
