@@ -26,7 +26,7 @@ class Running:
         self.process = subprocess.Popen([PROGRAM, *self.arguments, "--json"], stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         if not line or not json.loads(line).get("ready"):
-            raise SystemExit(f"layercast {self.arguments[0]} did not start: {line}")
+            raise SystemExit(f"layercast {self.arguments[0]} did not start")  # it has said why
         return json.loads(line)["endpoint"]
 
     def __exit__(self, *_):
@@ -55,7 +55,7 @@ def ask(engine, expected):
 
 
 def make_live(engine, checkpoint, step):
-    arguments = ("publish", "--checkpoint", FOLDER / checkpoint, "--lineage", "flip", "--step", str(step))
+    arguments = ("publish", "--model", FOLDER / checkpoint, "--lineage", "flip", "--step", str(step))
     with Running(*arguments) as publisher:
         outcome = layercast("reload", "--engine", engine, "--publisher", publisher)["engines"][0]
     report = outcome["report"]

@@ -41,8 +41,7 @@ EngineProcess::EngineProcess(const EngineOptions& options) {
   try {
     const std::string line = ReadyLine(options.start_timeout);
     const auto ready = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!ready.is_object() || !ready.value("ready", false))
-      throw std::runtime_error("the engine did not start: " + line);
+    if (!ready.is_object() || !ready.value("ready", false)) throw std::runtime_error("the engine did not start");
     endpoint_ = ready.at("endpoint").get<std::string>();
   } catch (...) {
     End();

@@ -23,7 +23,8 @@ std::filesystem::path ProgramBesideThisOne();
 // Resource; one thread only. The engine never outlives it, nor this process.
 class EngineProcess {
  public:
-  // Starts the engine and waits until it is ready. If it fails, throws std::runtime_error with what the engine printed.
+  // Starts the engine and waits until it is ready. If it fails, throws std::runtime_error; why, the engine has said on
+  // standard error.
   explicit EngineProcess(const EngineOptions& options);
   ~EngineProcess();  // asks the engine to end, and kills it if it does not
   EngineProcess(const EngineProcess&) = delete;

@@ -23,7 +23,7 @@ class Setting:
         self.answer_of_a = self.answer()["tokens"]
 
     def publish(self, *arguments, folder=None, failpoints=""):
-        self.publisher = self.start("publish", "--checkpoint", folder or self.folders["b"], *arguments,
+        self.publisher = self.start("publish", "--model", folder or self.folders["b"], *arguments,
                                     failpoints=failpoints)
         return self.publisher
 

@@ -40,7 +40,7 @@ def publisher(start_shared, checkpoint):
     def get(family, version, way):
         key = (family, version, way)
         if key not in started:
-            started[key] = start_shared("publish", "--checkpoint", checkpoint(family, version), *WAYS[way])
+            started[key] = start_shared("publish", "--model", checkpoint(family, version), *WAYS[way])
         return started[key]
 
     return get
@@ -70,13 +70,13 @@ def test_a_live_reload_serves_the_bytes_of_a_cold_load(family, tp, recipe, progr
         # first served, and at the end.
         if version not in digests:
             assert_serves(engine, folders[version], recipe)
-            assert program.run("verify", "--engine", engine.endpoint, "--against", folders[version]).json["equal"]
+            assert program.run("verify", "--engine", engine.endpoint, "--model", folders[version]).json["equal"]
             digests[version] = served_digests(done["report"])
         assert served_digests(done["report"]) == digests[version], cell
     assert version == "a"
     assert_serves(engine, folders["a"], recipe)
     assert digests["a"] != digests["b"]
-    assert program.run("verify", "--engine", engine.endpoint, "--against", folders["b"], status=1).json["differences"]
+    assert program.run("verify", "--engine", engine.endpoint, "--model", folders["b"], status=1).json["differences"]
     engine.stop()
 
 

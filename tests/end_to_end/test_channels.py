@@ -9,7 +9,7 @@ from program import Program
 
 def test_the_choice_its_reason_and_its_rates_are_in_reports_and_status(program, start, checkpoint, assert_serves):
     engine = start("serve", "--model", checkpoint("llama", "a"), "--quantization", "none")
-    publisher = start("publish", "--checkpoint", checkpoint("llama", "b"))
+    publisher = start("publish", "--model", checkpoint("llama", "b"))
 
     probe = program.run("probe", "--publisher", publisher.endpoint).json
     channels = {channel["name"]: channel for channel in probe["channels"]}
@@ -45,7 +45,7 @@ exec {program.path.with_name("layercast-rank")} "$@"
 def test_ranks_that_took_different_channels_are_each_said(mixed, program, start, checkpoint, assert_serves):
     engine = mixed.daemon("serve", "--model", checkpoint("llama", "a"), "--tp", 2, "--quantization", "none")
     try:
-        publisher = start("publish", "--checkpoint", checkpoint("llama", "b"))
+        publisher = start("publish", "--model", checkpoint("llama", "b"))
         report = program.reload(engine, "--publisher", publisher.endpoint)["report"]
         channel = report["channel"]
         first, second = channel["ranks"]
@@ -70,12 +70,12 @@ def test_ranks_that_took_different_channels_are_each_said(mixed, program, start,
 
 def test_what_is_asked_for_is_taken_or_an_error(program, start, checkpoint, assert_serves):
     engine = start("serve", "--model", checkpoint("llama", "a"), "--quantization", "none", "--channel", "zmq")
-    everything = start("publish", "--checkpoint", checkpoint("llama", "b"))
+    everything = start("publish", "--model", checkpoint("llama", "b"))
     forced = program.reload(engine, "--publisher", everything.endpoint)["report"]["channel"]
     assert (forced["name"], forced["reason"]) == ("zmq", "it was asked for")
     assert program.reload(engine, "--publisher", everything.endpoint, "--channel", "shm")["report"]["channel"]["name"] == "shm"
 
-    only_zmq = start("publish", "--checkpoint", checkpoint("llama", "a"), "--channel", "zmq")
+    only_zmq = start("publish", "--model", checkpoint("llama", "a"), "--channel", "zmq")
     assert [c["name"] for c in program.run("probe", "--publisher", only_zmq.endpoint).json["channels"] if c["usable"]] == ["zmq"]
     refused = program.run("reload", "--engine", engine.endpoint, "--publisher", only_zmq.endpoint, "--channel", "shm", status=1)
     done = refused.json["engines"][0]
@@ -88,5 +88,5 @@ def test_what_is_asked_for_is_taken_or_an_error(program, start, checkpoint, asse
 
 def test_a_name_that_no_channel_has_is_refused_at_once(program, checkpoint):
     for command in (["serve", "--model", checkpoint("llama", "a"), "--channel", "pigeon"],
-                    ["publish", "--checkpoint", checkpoint("llama", "a"), "--channel", "zmq,pigeon"]):
-        assert "pigeon not in {inproc,shm," in program.run(*command, status=2).errors
+                    ["publish", "--model", checkpoint("llama", "a"), "--channel", "zmq,pigeon"]):
+        assert "expected one of shm, " in program.run(*command, status=2).errors

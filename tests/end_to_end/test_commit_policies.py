@@ -28,7 +28,7 @@ def test_every_way_in_serves_the_bytes_of_a_cold_load(policy, setting):
         done = setting.reload("--publisher", publisher.endpoint, "--channel", channel, status=0)
         assert done["report"]["bytes"] == done["report"]["bytes_total"] > 0, way
         setting.assert_serves(setting.engine, versions[letter], RECIPE)
-    done = setting.reload("--weights-path", versions["b"], status=0)
+    done = setting.reload("--model", versions["b"], status=0)
     setting.assert_serves(setting.engine, versions["b"], RECIPE)
     setting.reload(status=0)
     assert setting.answer()["spans"][0]["version"] == done["version"]
@@ -129,6 +129,6 @@ def test_sequences_under_way_end_as_aborted_when_the_engine_is_torn(setting):
 
 def test_a_nan_in_the_middle_is_written_nowhere(setting, tmp_path):
     setting.serve("undo")
-    done = setting.reload("--weights-path", spoiled(setting.folders["b"], tmp_path / "nan", put_nan))
+    done = setting.reload("--model", spoiled(setting.folders["b"], tmp_path / "nan", put_nan))
     setting.assert_failed_and_still_serving_a(done, NAN_IN)
     setting.assert_takes_b(setting.publish())

@@ -70,7 +70,7 @@ def test_it_answers_as_an_engine_on_the_cpu_before_and_after_a_reload(program, s
     assert_alike(before, answers(program, on_cpu))
     assert_serves(engine, a, RECIPE)
 
-    publisher = start("publish", "--checkpoint", b)
+    publisher = start("publish", "--model", b)
     done = program.reload(engine, "--publisher", publisher.endpoint)
     assert done["version"] == publisher.version
     assert_serves(engine, b, RECIPE)
@@ -79,7 +79,7 @@ def test_it_answers_as_an_engine_on_the_cpu_before_and_after_a_reload(program, s
     assert_alike(after, answers(program, on_cpu))
     assert [one["tokens"] for one in after] != [one["tokens"] for one in before]
     assert all(span["version"] == publisher.version for one in after for span in one["spans"])
-    assert program.run("verify", "--engine", engine.endpoint, "--against", b).json["equal"]
+    assert program.run("verify", "--engine", engine.endpoint, "--model", b).json["equal"]
 
 
 def test_a_sequence_is_bounded_by_what_the_cache_holds(program, start_on_device, checkpoint):
@@ -127,7 +127,7 @@ def test_weights_that_went_with_their_process_are_asked_for_again(program, start
     assert asked.get("finish") == "aborted", asked
     assert_lost(program, engine, engine.version)
 
-    publisher = start("publish", "--checkpoint", b)
+    publisher = start("publish", "--model", b)
     assert program.reload(engine, "--publisher", publisher.endpoint)["version"] == publisher.version
     assert_serves(engine, b, RECIPE)
     assert program.generate(engine, (3, 11))["finish"] == "length"
@@ -137,7 +137,7 @@ def test_weights_that_went_with_their_process_are_asked_for_again(program, start
 def test_the_first_to_ask_after_weights_went_is_told_so(asked, program, start, start_on_device, checkpoint, tmp_path):
     a = checkpoint("qwen2_untied", "a")
     engine = start_on_device(a, "--quantization", RECIPE)
-    commands = {"verify": ("verify", "--engine", engine.endpoint, "--against", a),
+    commands = {"verify": ("verify", "--engine", engine.endpoint, "--model", a),
                 "export": ("export", "--engine", engine.endpoint, "--out", tmp_path / "state")}
     if asked == "lend":
         borrower = start("serve", "--model", a, "--quantization", RECIPE)
@@ -159,7 +159,7 @@ def test_a_rank_that_dies_while_a_version_comes_leaves_none(program, start, star
     name, _, nth = point.partition("@")
     failpoint = f"rank0:{name}=kill" + (f"@{nth}" if nth else "")
     engine = start_on_device(a, "--quantization", RECIPE, "--commit", policy, failpoints=failpoint)
-    publisher = start("publish", "--checkpoint", b)
+    publisher = start("publish", "--model", b)
     done = program.reload(engine, "--publisher", publisher.endpoint, status=None)
     assert not done["ok"] and done["version"] is None and "rank 0" in done["error"]["message"]
     assert_lost(program, engine, engine.version)
@@ -171,7 +171,7 @@ def test_undo_puts_the_old_version_back(program, start, start_on_device, checkpo
     a, b = (checkpoint("qwen2_untied", version) for version in "ab")
     engine = start_on_device(a, "--quantization", RECIPE, "--commit", "undo", failpoints="rank0:commit.copy=throw@9")
     before = answers(program, engine)
-    publisher = start("publish", "--checkpoint", b)
+    publisher = start("publish", "--model", b)
     done = program.reload(engine, "--publisher", publisher.endpoint, status=None)
     assert not done["ok"] and done["version"] == engine.version
     assert program.status(engine)["state"] == "serving"

@@ -32,17 +32,17 @@ def test_draft_layers_of_the_checkpoint(program, start, checkpoint_cache, tmp_pa
     engine = start("serve", "--model", a, "--tp", 2, "--quantization", RECIPE, "--draft", "mtp")
     plain = start("serve", "--model", a, "--tp", 2, "--quantization", RECIPE)
     assert_exports(engine, a)
-    publisher = start("publish", "--checkpoint", b)
+    publisher = start("publish", "--model", b)
     for served in (engine, plain):
         program.reload(served, "--publisher", publisher.endpoint)
     state = assert_exports(engine, b)
-    program.run("verify", "--engine", engine.endpoint, "--against", b)
+    program.run("verify", "--engine", engine.endpoint, "--model", b)
     # The draft layers change nothing of what the target answers.
     answers = [program.generate(served, PROMPT, "--max-new", 6)["tokens"] for served in (engine, plain)]
     assert answers[0] == answers[1]
     # A stream has the draft layers behind the decoder's, or wherever it comes to them.
     for folder, order in ((a, "layer"), (b, "shuffled:3")):
-        stream = start("publish", "--checkpoint", folder, "--mode", "stream", "--order", order)
+        stream = start("publish", "--model", folder, "--mode", "stream", "--order", order)
         program.reload(engine, "--publisher", stream.endpoint)
         assert_exports(engine, folder)
     again = start("serve", "--model", state, "--tp", 2, "--quantization", RECIPE, "--draft", "mtp")
@@ -54,7 +54,7 @@ def test_an_eagle_in_a_folder_of_its_own(program, start, checkpoint, checkpoint_
     eagles = {version: drafts.eagle3(checkpoint_cache, tmp_path / version, version) for version in ("a", "b")}
     engine = start("serve", "--model", a, "--tp", 2, "--quantization", RECIPE, "--draft", eagles["a"])
     assert_exports(engine, a, eagles["a"])
-    publisher = start("publish", "--checkpoint", b, "--secondary-weights", f"draft.={eagles['b']}")
+    publisher = start("publish", "--model", b, "--secondary-weights", f"draft.={eagles['b']}")
     program.reload(engine, "--publisher", publisher.endpoint)
     assert_exports(engine, b, eagles["b"])
     assert program.reload(engine)["ok"]  # both folders that it came from
@@ -70,14 +70,14 @@ def test_a_draft_that_fails_leaves_both_on_the_old_version(policy, program, star
     bad = spoiled(b, tmp_path / "nan", lambda tensors: tensors[nan_in].view(-1)[3].fill_(float("nan")))
     engine = start("serve", "--model", a, "--tp", 2, "--quantization", RECIPE, "--draft", "mtp", "--commit", policy)
     before = program.generate(engine, PROMPT, "--max-new", 6)["tokens"]
-    for source in (("--weights-path", bad),
-                   ("--publisher", start("publish", "--checkpoint", bad, "--mode", "stream", "--stream-window", 1).endpoint)):
+    for source in (("--model", bad),
+                   ("--publisher", start("publish", "--model", bad, "--mode", "stream", "--stream-window", 1).endpoint)):
         refused = program.reload(engine, *source, status=1)
         assert nan_in in refused["error"]["message"]
         assert refused["version"] == engine.version
         assert_exports(engine, a)
         assert program.generate(engine, PROMPT, "--max-new", 6)["tokens"] == before
-    assert program.reload(engine, "--weights-path", b)["ok"]
+    assert program.reload(engine, "--model", b)["ok"]
     assert_exports(engine, b)
 
 

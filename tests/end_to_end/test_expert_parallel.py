@@ -28,7 +28,7 @@ def test_whole_experts_on_each_rank(placement, program, start, checkpoint, tmp_p
     assert engine.ready["expert_parallel"] and not split.ready["expert_parallel"]
     assert engine.ready["expert_placement"] == placement
     before = program.generate(engine, PROMPT, "--max-new", 6)["tokens"]
-    publisher = start("publish", "--checkpoint", b)
+    publisher = start("publish", "--model", b)
     for one in (engine, split):
         assert program.reload(one, "--publisher", publisher.endpoint)["ok"]
     program.export(engine, tmp_path / "export")
@@ -54,7 +54,7 @@ def test_ranks_without_an_expert_serve_all_else(program, start, checkpoint):
     """Eight ranks, five experts."""
     a, b = checkpoint("mixtral", "a"), checkpoint("mixtral", "b")
     engine = start("serve", "--tp", 8, "--quantization", RECIPE, "--expert-parallel", "--model", a)
-    publisher = start("publish", "--checkpoint", b)
+    publisher = start("publish", "--model", b)
     assert program.reload(engine, "--publisher", publisher.endpoint)["ok"]
     alone = start("serve", "--quantization", RECIPE, "--model", b)
     answers = [program.generate(one, PROMPT, "--max-new", 6)["tokens"] for one in (engine, alone)]

@@ -50,7 +50,7 @@ def test_one_rank_fails(fault, channel, setting):
 
 def test_a_path_that_was_never_committed_is_not_re_read(setting):
     setting.serve(failpoints="rank1:commit.prepare=throw")
-    done = setting.reload("--weights-path", setting.folders["b"])
+    done = setting.reload("--model", setting.folders["b"])
     setting.assert_failed_and_still_serving_a(done, "rank 1", "commit.prepare")
     assert setting.reload()["ok"]
     setting.assert_serves(setting.engine, setting.folders["a"], RECIPE)
@@ -73,7 +73,7 @@ def test_a_rank_killed_while_it_commits_leaves_one_whole_version(setting):
 @pytest.mark.parametrize("asked", ["verify", "export", "lend"])
 def test_a_rank_that_died_while_nothing_was_asked_is_started_anew_by_whatever_is(asked, setting, tmp_path):
     setting.serve()
-    commands = {"verify": ("verify", "--engine", setting.engine.endpoint, "--against", setting.folders["a"]),
+    commands = {"verify": ("verify", "--engine", setting.engine.endpoint, "--model", setting.folders["a"]),
                 "export": ("export", "--engine", setting.engine.endpoint, "--out", tmp_path / "state")}
     if asked == "lend":
         borrower = setting.start("serve", "--model", setting.folders["b"], "--tp", 2, "--quantization", RECIPE)
@@ -218,7 +218,7 @@ def test_a_tensor_that_comes_short_is_refused(channel, setting):
 
 def test_a_nan_is_refused_by_a_snapshot_before_it_is_published(setting, tmp_path):
     folder = spoiled(setting.folders["b"], tmp_path / "nan", put_nan)
-    outcome = setting.program.run("publish", "--checkpoint", folder, status=1)
+    outcome = setting.program.run("publish", "--model", folder, status=1)
     assert outcome.json["error"]["code"] == "corrupt"
     assert NAN_IN in outcome.json["error"]["message"] and "[5, 7]" in outcome.json["error"]["message"]
 
@@ -235,7 +235,7 @@ def test_a_nan_ends_a_stream(setting, tmp_path):
 
 def test_a_nan_in_a_file_is_refused_while_it_is_read(setting, tmp_path):
     setting.serve()
-    done = setting.reload("--weights-path", spoiled(setting.folders["b"], tmp_path / "nan", put_nan))
+    done = setting.reload("--model", spoiled(setting.folders["b"], tmp_path / "nan", put_nan))
     setting.assert_failed_and_still_serving_a(done, NAN_IN.rpartition(".")[0].replace("up_proj", ""))
     setting.assert_takes_b(setting.publish())
 
@@ -270,7 +270,7 @@ def test_finite_weights_whose_logits_are_not_fail_what_asks_for_tokens_and_no_ra
                 tensors[name] = tensors[name] * 1e20
 
     setting.serve()
-    assert setting.reload("--weights-path", spoiled(setting.folders["b"], tmp_path / "exploded", explode))["ok"]
+    assert setting.reload("--model", spoiled(setting.folders["b"], tmp_path / "exploded", explode))["ok"]
     for _ in range(2):
         error = setting.program.refused("generate", "--engine", setting.engine.endpoint, "--tokens", "3,11")
         assert error["code"] == "corrupt" and "the logit of token 0 is" in error["message"]

@@ -32,7 +32,7 @@ def straddle(program, start, checkpoint, *reload_arguments, commit="staged", max
     """[(prompt, answer)] given while versions change, and which letter each version is."""
     engine = start("serve", "--model", checkpoint("qwen3", "a"), "--tp", 2, "--quantization", RECIPE,
                    "--commit", commit)
-    publishers = {letter: start("publish", "--checkpoint", checkpoint("qwen3", letter),
+    publishers = {letter: start("publish", "--model", checkpoint("qwen3", letter),
                                 "--lineage", f"history-{letter}") for letter in ("a", "b")}
     letters = {key(publisher.version): letter for letter, publisher in publishers.items()}
     letters[key(engine.version)] = "a"

@@ -26,7 +26,7 @@ def test_other_files_of_the_same_weights(start, folders, tmp_path, assert_serves
     engine = start("serve", "--model", model, "--load-format", load_format, "--tp", tp, "--quantization",
                    "fp8_per_channel")
     assert_serves(engine, folders["a"], "fp8_per_channel")
-    assert program.reload(engine, "--weights-path", folders["b"])["ok"]
+    assert program.reload(engine, "--model", folders["b"])["ok"]
     assert_serves(engine, folders["b"], "fp8_per_channel")
 
 
@@ -41,7 +41,7 @@ def test_files_that_say_other_heads_than_the_model_has(start, folders, tmp_path,
     engine = start("serve", "--model", folders["a"])
     for model, field in ((mistral, "params.json': n_heads: "), (tmp_path / "gguf", ".attention.head_count: ")):
         (model / "config.json").unlink()  # a file by itself is held against the model that the engine has
-        outcome = program.reload(engine, "--weights-path", model, status=1)
+        outcome = program.reload(engine, "--model", model, status=1)
         assert field + refusal + "the model that is loaded is, got " in outcome["error"]["message"]
     assert_serves(engine, folders["a"], "none")
 
@@ -54,7 +54,7 @@ def test_gguf_with_blocks_that_are_dequantized(start, checkpoint, tmp_path, asse
     safetensors.torch.save_file(held, tmp_path / "values" / "model.safetensors")
     engine = start("serve", "--model", tmp_path / "gguf", "--quantization", "fp8_per_block")
     assert_serves(engine, tmp_path / "values", "fp8_per_block")
-    equal = program.run("verify", "--engine", engine.endpoint, "--against", tmp_path / "gguf", "--load-format", "gguf")
+    equal = program.run("verify", "--engine", engine.endpoint, "--model", tmp_path / "gguf", "--load-format", "gguf")
     assert equal.json["equal"]
 
 
@@ -65,8 +65,8 @@ def test_each_rank_reads_its_own_file(start, folders, tmp_path, assert_serves, p
         engine = start("serve", "--model", tmp_path / "state", "--load-format", load_format, "--tp", 2, "--quantization",
                        "fp8_per_channel")
         assert_serves(engine, folders["a"], "fp8_per_channel")
-    assert program.reload(engine, "--weights-path", folders["b"])["ok"]
-    assert program.reload(engine, "--weights-path", tmp_path / "state", "--load-format", "sharded_state")["ok"]
+    assert program.reload(engine, "--model", folders["b"])["ok"]
+    assert program.reload(engine, "--model", tmp_path / "state", "--load-format", "sharded_state")["ok"]
     assert_serves(engine, folders["a"], "fp8_per_channel")
     assert program.reload(engine)["ok"]  # what it was loaded from last
     assert_serves(engine, folders["a"], "fp8_per_channel")
@@ -74,7 +74,7 @@ def test_each_rank_reads_its_own_file(start, folders, tmp_path, assert_serves, p
 
 def test_the_first_load_from_a_publisher(start, folders, tmp_path, assert_serves, program):
     pt = other_formats.write_pt(folders["a"], tmp_path / "pt")
-    publisher = start("publish", "--checkpoint", pt, "--load-format", "pt", "--lineage", "run", "--step", 3)
+    publisher = start("publish", "--model", pt, "--load-format", "pt", "--lineage", "run", "--step", 3)
     bare = tmp_path / "bare"
     bare.mkdir()
     shutil.copy(folders["a"] / "config.json", bare)
@@ -102,7 +102,7 @@ def test_the_first_load_and_the_next_from_another_engine(spec, start, checkpoint
     assert_serves(second, folders["a"], "fp8_per_channel")
     assert program.generate(second, [1, 2, 3]) == program.generate(first, [1, 2, 3])
 
-    publisher = start("publish", "--checkpoint", folders["b"], "--lineage", "run", "--step", 3)
+    publisher = start("publish", "--model", folders["b"], "--lineage", "run", "--step", 3)
     assert program.reload(first, "--publisher", publisher.endpoint)["ok"]
     outcome = program.reload(second, "--from-engine", first.endpoint)
     assert outcome["version"] == publisher.version and outcome["report"]["channel"]["name"] == "shm"
@@ -158,7 +158,7 @@ def test_an_engine_that_starts_empty(start, folders, tmp_path, assert_serves, pr
     served = [[rank["served_digest"] for rank in program.status(engine)["ranks"]] for engine in engines]
     assert served[0] == served[1] and served[0] != served[2]
     assert len(program.generate(engines[0], [1, 2, 3])["tokens"]) == 16
-    publisher = start("publish", "--checkpoint", folders["b"])
-    for source in (("--publisher", publisher.endpoint), ("--weights-path", folders["b"])):
+    publisher = start("publish", "--model", folders["b"])
+    for source in (("--publisher", publisher.endpoint), ("--model", folders["b"])):
         assert program.reload(engines[2], *source)["ok"]
         assert_serves(engines[2], folders["b"], "fp8_per_channel")

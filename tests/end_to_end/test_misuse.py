@@ -11,7 +11,7 @@ def fleet(start_shared, checkpoint):
     class Fleet:
         engine = start_shared("serve", "--model", checkpoint("llama", "a")).endpoint
         other = start_shared("serve", "--model", checkpoint("llama", "a")).endpoint
-        publisher = start_shared("publish", "--checkpoint", checkpoint("llama", "b"), "--lineage", "run", "--step", 3).endpoint
+        publisher = start_shared("publish", "--model", checkpoint("llama", "b"), "--lineage", "run", "--step", 3).endpoint
     return Fleet
 
 

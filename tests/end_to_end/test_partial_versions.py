@@ -40,7 +40,7 @@ def test_what_a_version_leaves_out_is_kept(policy, folders, program, start, tmp_
             expected = oracle.served_tensors(folder, RANKS, rank, recipe)
             assert oracle.differences(oracle.read_export(out, rank), expected) == []
 
-    publisher = start("publish", "--checkpoint", part)
+    publisher = start("publish", "--model", part)
     refused = program.run("reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint, status=1)
     assert "missing" in refused.json["engines"][0]["error"]["message"]
     assert_serves(old)
@@ -50,18 +50,18 @@ def test_what_a_version_leaves_out_is_kept(policy, folders, program, start, tmp_
     assert {"model.embed_tokens", "model.layers.0-1.mlp.down_proj"} <= set(done["report"]["kept"])
     assert not any("self_attn" in layers for layers in done["report"]["kept"])
     assert_serves(together)
-    assert program.run("verify", "--engine", engine.endpoint, "--against", together).json["equal"]
+    assert program.run("verify", "--engine", engine.endpoint, "--model", together).json["equal"]
     assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
 
     listed = "model.embed_tokens,model.norm,lm_head,model.layers.0,model.layers.1.mlp"
     refused = program.run("reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint, "--partial",
                           "--may-keep", listed, status=1)
     assert "model.layers.1.input_layernorm" in refused.json["engines"][0]["error"]["message"]
-    refused = program.run("reload", "--engine", engine.endpoint, "--weights-path", lacking, "--partial", status=1)
+    refused = program.run("reload", "--engine", engine.endpoint, "--model", lacking, "--partial", status=1)
     assert "model.layers.1.self_attn.k_proj.weight" in refused.json["engines"][0]["error"]["message"]
     assert_serves(together)
 
     assert program.run("reload", "--engine", engine.endpoint).json["ok"]  # what it came from
     assert_serves(old)
-    assert program.reload(engine, "--weights-path", part, "--partial")["ok"]
+    assert program.reload(engine, "--model", part, "--partial")["ok"]
     assert_serves(together)

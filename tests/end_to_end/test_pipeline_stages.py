@@ -26,7 +26,7 @@ def test_stages_answer_as_one_rank_does_and_reload_as_one(tp, pp, spec, program,
     assert whole.ready["pp"] == 1 and engine.version == whole.version
     before = answer(program, engine, "--temperature", 0.8, "--seed", 5)
     assert before == answer(program, whole, "--temperature", 0.8, "--seed", 5)
-    for publisher in (start("publish", "--checkpoint", b), start("publish", "--checkpoint", b, "--mode", "stream")):
+    for publisher in (start("publish", "--model", b), start("publish", "--model", b, "--mode", "stream")):
         reports = [program.reload(one, "--publisher", publisher.endpoint)["report"] for one in (engine, whole)]
         assert reports[0]["version"] == reports[1]["version"]
         assert_serves(engine, b, RECIPE)
@@ -34,7 +34,7 @@ def test_stages_answer_as_one_rank_does_and_reload_as_one(tp, pp, spec, program,
     status = program.status(engine)
     assert [rank["rank"] for rank in status["ranks"]] == list(range(tp * pp))
     assert len({rank["served_digest"] for rank in status["ranks"]}) == tp * pp
-    program.run("verify", "--engine", engine.endpoint, "--against", b)
+    program.run("verify", "--engine", engine.endpoint, "--model", b)
     assert f"{tp * pp} ranks" in program.text("status", "--engine", engine.endpoint)
 
 
@@ -45,7 +45,7 @@ def test_stages_have_the_layers_that_they_are_told_to(program, start, checkpoint
     assert answer(program, engine) == answer(program, whole)
     os.kill(program.status(engine)["ranks"][1]["pid"], signal.SIGKILL)  # and so they have when they are started anew
     program.generate(engine, PROMPT)
-    publisher = start("publish", "--checkpoint", b)
+    publisher = start("publish", "--model", b)
     for served, folder in ((engine, "state"), (whole, "whole")):
         program.reload(served, "--publisher", publisher.endpoint)
         program.export(served, tmp_path / folder)
@@ -66,7 +66,7 @@ def test_versions_land_in_the_middle_of_answers(setting, program, start):
     setting.serve(pp=2)
     whole = start("serve", "--model", setting.folders["a"], "--tp", 2, "--quantization", RECIPE)
     expected = program.generate(whole, PROMPT, "--max-new", 200)["tokens"]
-    publishers = [setting.publish(), start("publish", "--checkpoint", setting.folders["a"])]
+    publishers = [setting.publish(), start("publish", "--model", setting.folders["a"])]
     versions = [publisher.version for publisher in publishers]
     asking = program.start("generate", "--engine", setting.engine.endpoint, "--tokens", ",".join(map(str, PROMPT)),
                            "--max-new", 200, "--repeat", 20)
@@ -128,10 +128,10 @@ def test_the_draft_model_is_loaded_on_the_last_stage(program, start, checkpoint_
             for version in ("a", "b"))
     serve = ("serve", "--model", a, "--quantization", RECIPE)
     engine, plain = start(*serve, "--pp", 3, "--draft", "mtp"), start(*serve)
-    publisher = start("publish", "--checkpoint", b)
+    publisher = start("publish", "--model", b)
     for served in (engine, plain):
         program.reload(served, "--publisher", publisher.endpoint)
-    program.run("verify", "--engine", engine.endpoint, "--against", b)
+    program.run("verify", "--engine", engine.endpoint, "--model", b)
     files = program.export(engine, tmp_path / "export")["files"]
     assert len(files) == 3
     drafted = [any(name.startswith("draft.") for name in oracle.read_export(tmp_path / "export", rank)) for rank in range(3)]

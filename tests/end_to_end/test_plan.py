@@ -64,7 +64,7 @@ def test_a_plan_names_shards_and_what_it_skips(program, checkpoint):
 
 
 def test_a_plan_against_a_publisher_says_what_would_not_fit(program, start, checkpoint):
-    publisher = start("publish", "--checkpoint", checkpoint("qwen3", "a"))
+    publisher = start("publish", "--model", checkpoint("qwen3", "a"))
     fits = program.run("plan", "--model", checkpoint("qwen3", "b"), "--publisher", publisher.endpoint).json
     assert fits["problems"] == []
     outcome = program.run("plan", "--model", checkpoint("qwen3_tied", "b"), "--publisher", publisher.endpoint, status=1)

@@ -62,14 +62,14 @@ def test_codes_then_full_precision_then_codes_again(spec, name, flags, policy, p
     engine = start("serve", "--model", codes, "--tp", RANKS, "--quantization", form.recipe, "--commit", policy, *flags)
     first = program.status(engine)
     assert_exports(engine, of_codes)
-    assert program.run("verify", "--engine", engine.endpoint, "--against", codes).json["equal"]
+    assert program.run("verify", "--engine", engine.endpoint, "--model", codes).json["equal"]
 
-    publisher = start("publish", "--checkpoint", plain)
+    publisher = start("publish", "--model", plain)
     done = program.reload(engine, "--publisher", publisher.endpoint)
     assert done["version"] == publisher.version
     assert_exports(engine, lambda rank: quantized_by_the_engine(plain, form, rank))
 
-    done = program.reload(engine, "--weights-path", codes)
+    done = program.reload(engine, "--model", codes)
     assert done["version"] == first["version"]
     assert_exports(engine, of_codes)
     assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
@@ -77,7 +77,7 @@ def test_codes_then_full_precision_then_codes_again(spec, name, flags, policy, p
         return
     for mode in ("snapshot", "stream"):
         program.reload(engine, "--publisher", publisher.endpoint)
-        of_mode = start("publish", "--checkpoint", codes, "--mode", mode)
+        of_mode = start("publish", "--model", codes, "--mode", mode)
         assert program.reload(engine, "--publisher", of_mode.endpoint)["version"] == of_mode.version
         assert_exports(engine, of_codes)
 
@@ -97,13 +97,13 @@ def test_scales_of_activations_and_caches_are_held_reloaded_and_lent(program, st
 
     engine = start("serve", "--model", first, *flags)
     assert_exports(engine, of(first))
-    assert program.reload(engine, "--weights-path", second)["ok"]
+    assert program.reload(engine, "--model", second)["ok"]
     assert_exports(engine, of(second))
-    assert program.run("verify", "--engine", engine.endpoint, "--against", second).json["equal"]
+    assert program.run("verify", "--engine", engine.endpoint, "--model", second).json["equal"]
     assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
     borrower = start("serve", "--model", first, "--load-format", "remote", "--from-engine", engine.endpoint, *flags)
     assert_exports(borrower, of(second))
-    assert program.reload(engine, "--weights-path", first)["ok"]
+    assert program.reload(engine, "--model", first)["ok"]
     assert_exports(engine, of(first))
 
 
@@ -124,9 +124,9 @@ def test_mxfp4_experts_then_a_trainers_then_mxfp4_again(program, start, checkpoi
     engine = start("serve", "--model", packed, "--tp", RANKS, "--quantization", recipe, "--requantize")
     assert_exports(engine, of(plain))
     trained = checkpoint("gpt_oss_blocks", "b")
-    assert program.reload(engine, "--publisher", start("publish", "--checkpoint", trained).endpoint)["ok"]
+    assert program.reload(engine, "--publisher", start("publish", "--model", trained).endpoint)["ok"]
     assert_exports(engine, of(trained))
-    assert program.reload(engine, "--weights-path", packed)["ok"]
+    assert program.reload(engine, "--model", packed)["ok"]
     assert_exports(engine, of(plain))
     assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
     refused = program.run("serve", "--model", packed, "--tp", RANKS, "--quantization", recipe, status=1)
@@ -143,12 +143,12 @@ def test_mxfp4_experts_as_they_are_then_a_trainers_then_they_again(program, star
     first = program.status(engine)
     assert_exports(engine, of_blocks)
     trained = checkpoint("gpt_oss_blocks", "b")
-    assert program.reload(engine, "--publisher", start("publish", "--checkpoint", trained).endpoint)["ok"]
+    assert program.reload(engine, "--publisher", start("publish", "--model", trained).endpoint)["ok"]
     assert_exports(engine, lambda rank: mxfp4_checkpoints.with_experts_alone_quantized(trained, RANKS, rank, "mxfp4"))
-    assert program.reload(engine, "--publisher", start("publish", "--checkpoint", packed).endpoint)["ok"]
+    assert program.reload(engine, "--publisher", start("publish", "--model", packed).endpoint)["ok"]
     assert_exports(engine, of_blocks)
-    assert program.reload(engine, "--weights-path", packed)["version"] == first["version"]
-    assert program.run("verify", "--engine", engine.endpoint, "--against", packed).json["equal"]
+    assert program.reload(engine, "--model", packed)["version"] == first["version"]
+    assert program.run("verify", "--engine", engine.endpoint, "--model", packed).json["equal"]
     assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
 
 
@@ -165,11 +165,11 @@ def test_each_layer_in_its_own_form_then_a_trainers_weights(program, start, chec
 
     engine = start("serve", "--model", codes, "--tp", RANKS, "--quantization", "checkpoint")
     assert_exports(engine, of(codes))
-    assert program.reload(engine, "--publisher", start("publish", "--checkpoint", plain).endpoint)["ok"]
+    assert program.reload(engine, "--publisher", start("publish", "--model", plain).endpoint)["ok"]
     assert_exports(engine, of(plain))
     assert len(program.generate(engine, (3, 11, 4), "--max-new", 4)["tokens"]) == 4
-    assert program.reload(engine, "--weights-path", codes)["ok"]
-    assert program.run("verify", "--engine", engine.endpoint, "--against", codes).json["equal"]
+    assert program.reload(engine, "--model", codes)["ok"]
+    assert program.run("verify", "--engine", engine.endpoint, "--model", codes).json["equal"]
 
 
 def test_a_plan_refuses_the_scales_that_an_engine_would(program, checkpoint, tmp_path):

@@ -22,7 +22,7 @@ def serve(start, checkpoint):
 @pytest.fixture
 def publisher(start, checkpoint):
     # Over a channel that copies, as between hosts: one that maps the publisher's memory costs it nothing.
-    return start("publish", "--checkpoint", checkpoint("llama", "b"), "--channel", "zmq")
+    return start("publish", "--model", checkpoint("llama", "b"), "--channel", "zmq")
 
 
 def relaying(serve, **options):
@@ -53,7 +53,7 @@ def test_engines_that_begin_together_cost_the_publisher_one_copy(program, start,
     engines = [relaying(serve) for _ in range(3)]
     endpoints = ",".join(engine.endpoint for engine in engines)
     for letter in "ba":  # whoever relays one version takes the next one too
-        publisher = start("publish", "--checkpoint", checkpoint("llama", letter), "--channel", "zmq")
+        publisher = start("publish", "--model", checkpoint("llama", letter), "--channel", "zmq")
         done = program.run("reload", "--engine", endpoints, "--publisher", publisher.endpoint).json
         shares = [share_of(outcome) for outcome in done["engines"]]
         assert sum(share["bytes"] - share["relayed_bytes"] for share in shares) == shares[0]["bytes"]

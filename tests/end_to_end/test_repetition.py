@@ -14,7 +14,7 @@ RECIPE = "fp8_per_block"
 def test_ninety_reloads_of_one_version_change_nothing(channel, program, start, checkpoint, assert_serves):
     folder = checkpoint("qwen3", "a")
     engine = start("serve", "--model", folder, "--tp", 2, "--quantization", RECIPE, "--chunk-bytes", 65536)
-    publisher = start("publish", "--checkpoint", folder)
+    publisher = start("publish", "--model", folder)
     watched = engine.all_pids() + publisher.all_pids()
 
     def reload():
@@ -44,7 +44,7 @@ def test_a_to_b_and_back_returns_to_the_bytes_of_a(program, start, checkpoint, a
     engine = start("serve", "--model", a, "--tp", 2, "--quantization", "fp8_per_tensor")
     before = program.status(engine)["ranks"]
     for folder in (b, a):
-        assert program.reload(engine, "--weights-path", folder)["ok"]
+        assert program.reload(engine, "--model", folder)["ok"]
         assert_serves(engine, folder, "fp8_per_tensor")
     assert program.status(engine)["ranks"] == before
     assert program.reload(engine)["ok"]  # the checkpoint it came from, once more

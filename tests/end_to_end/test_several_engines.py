@@ -19,7 +19,7 @@ def serve(start, checkpoint, tp, recipe):
 @pytest.mark.parametrize("mode", ["snapshot", "stream"])
 def test_one_command_reloads_them_all(mode, channel, engines, program, start, checkpoint, assert_serves):
     folder = checkpoint("llama", "b")
-    publisher = start("publish", "--checkpoint", folder, "--mode", mode)
+    publisher = start("publish", "--model", folder, "--mode", mode)
     endpoints = ",".join(engine.endpoint for engine in engines)
     done = program.run("reload", "--engine", endpoints, "--publisher", publisher.endpoint, "--channel", channel).json
     assert [outcome["endpoint"] for outcome in done["engines"]] == [engine.endpoint for engine in engines]
@@ -31,7 +31,7 @@ def test_one_command_reloads_them_all(mode, channel, engines, program, start, ch
 
 def test_each_takes_the_version_by_itself_while_the_others_do(engines, program, start, checkpoint, assert_serves):
     folder = checkpoint("llama", "b")
-    publisher = start("publish", "--checkpoint", folder)
+    publisher = start("publish", "--model", folder)
     commands = [program.start("reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint, "--channel", channel)
                 for engine, channel in zip(engines, ("shm", "zmq", "shm"))]
     for command in commands:
@@ -48,7 +48,7 @@ def test_each_takes_the_version_by_itself_while_the_others_do(engines, program, 
 def test_one_that_fails_does_not_hold_up_the_others(engines, program, start, checkpoint, assert_serves):
     folder = checkpoint("llama", "b")
     failing = start("serve", "--model", checkpoint("llama", "a"), "--quantization", "none", failpoints="quantize=throw@2")
-    publisher = start("publish", "--checkpoint", folder)
+    publisher = start("publish", "--model", folder)
     together = (*engines, failing)
     done = program.run("reload", "--engine", ",".join(engine.endpoint for engine in together), "--publisher",
                        publisher.endpoint, status=1).json
@@ -64,7 +64,7 @@ def test_one_that_fails_does_not_hold_up_the_others(engines, program, start, che
 
 def test_all_commit_together(engines, program, start, checkpoint, assert_serves):
     folder = checkpoint("llama", "b")
-    publisher = start("publish", "--checkpoint", folder)
+    publisher = start("publish", "--model", folder)
     done = reload_together(program, engines, publisher)
     assert [outcome["version"] for outcome in done["engines"]] == [publisher.version] * len(engines)
     for engine, (_, recipe) in zip(engines, ENGINES):
@@ -76,7 +76,7 @@ def test_all_commit_together(engines, program, start, checkpoint, assert_serves)
 def test_one_that_fails_is_enough_that_none_commits(fault, engines, program, start, checkpoint, assert_serves):
     old, new = checkpoint("llama", "a"), checkpoint("llama", "b")
     failing = start("serve", "--model", old, "--quantization", "none", failpoints=fault)
-    publisher = start("publish", "--checkpoint", new)
+    publisher = start("publish", "--model", new)
     before = [engine.version for engine in (*engines, failing)]
     done = reload_together(program, (*engines, failing), publisher, status=1)
     assert [outcome["version"] for outcome in done["engines"]] == before
@@ -95,7 +95,7 @@ def test_one_that_fails_is_enough_that_none_commits(fault, engines, program, sta
 def test_an_engine_that_dies_before_the_commit_is_enough_that_none_commits(engines, program, start, checkpoint,
                                                                           assert_serves):
     old, new = checkpoint("llama", "a"), checkpoint("llama", "b")
-    publisher = start("publish", "--checkpoint", new)
+    publisher = start("publish", "--model", new)
     engines[2].kill()
     done = reload_together(program, engines, publisher, status=1)
     assert [outcome["ok"] for outcome in done["engines"]] == [False] * 3
@@ -106,7 +106,7 @@ def test_an_engine_that_dies_before_the_commit_is_enough_that_none_commits(engin
 
 def test_an_engine_that_writes_as_it_receives_cannot_wait_for_others(program, start, checkpoint, assert_serves):
     undo = start("serve", "--model", checkpoint("llama", "a"), "--quantization", "none", "--commit", "undo")
-    publisher = start("publish", "--checkpoint", checkpoint("llama", "b"))
+    publisher = start("publish", "--model", checkpoint("llama", "b"))
     done = reload_together(program, [undo], publisher, status=1)
     assert done["engines"][0]["error"]["code"] == "failed_precondition"
     assert "expected the commit policy staged" in done["engines"][0]["error"]["message"]

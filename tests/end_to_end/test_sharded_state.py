@@ -16,7 +16,7 @@ def test_an_engine_that_starts_from_an_export_serves_its_bytes_and_reloads(spec,
                                                                            tmp_path, assert_serves):
     a, b = checkpoint(spec, "a"), checkpoint(spec, "b")
     first = start("serve", "--model", a, "--tp", 2, "--quantization", recipe)
-    publisher = start("publish", "--checkpoint", b)
+    publisher = start("publish", "--model", b)
     program.reload(first, "--publisher", publisher.endpoint)
     said = program.export(first, tmp_path / "state")
     assert said["version"] == publisher.version
@@ -29,7 +29,7 @@ def test_an_engine_that_starts_from_an_export_serves_its_bytes_and_reloads(spec,
     answers = [program.generate(engine, PROMPT, "--max-new", 6)["tokens"] for engine in (first, second)]
     assert answers[0] == answers[1]
 
-    assert program.reload(second, "--weights-path", a)["ok"]
+    assert program.reload(second, "--model", a)["ok"]
     assert_serves(second, a, recipe)
     assert program.reload(second, "--publisher", publisher.endpoint)["version"] == publisher.version
     assert_serves(second, b, recipe)
@@ -50,7 +50,7 @@ def test_scales_of_powers_of_two_all_the_way(program, start, checkpoint, tmp_pat
 
     first = start("serve", "--model", a, *recipe)
     assert_exports(first, a, "first")
-    publisher = start("publish", "--checkpoint", b)
+    publisher = start("publish", "--model", b)
     assert program.reload(first, "--publisher", publisher.endpoint)["version"] == publisher.version
     assert_exports(first, b, "state")
     second = start("serve", "--model", tmp_path / "state", *recipe)
@@ -63,7 +63,7 @@ def test_files_of_other_versions_ranks_and_bytes_are_refused(program, start, che
     a, b = tmp_path / "state-a", tmp_path / "state-b"
     engine = start("serve", "--model", checkpoint("qwen2", "a"), "--tp", 2)
     program.export(engine, a)
-    program.reload(engine, "--weights-path", checkpoint("qwen2", "b"))
+    program.reload(engine, "--model", checkpoint("qwen2", "b"))
     exported = program.export(engine, b)["version"]
 
     def refusal(content):
@@ -71,7 +71,7 @@ def test_files_of_other_versions_ranks_and_bytes_are_refused(program, start, che
         for serve in (("serve", "--model", a, "--tp", 2), ("serve", "--model", a, "--tp", 2, "--commit", "in_place")):
             message = program.run(*serve, status=1).json["error"]["message"]
             assert second_ranks in message
-        loaded = program.run("reload", "--engine", engine.endpoint, "--weights-path", a, status=1)
+        loaded = program.run("reload", "--engine", engine.endpoint, "--model", a, status=1)
         assert second_ranks in loaded.json["engines"][0]["error"]["message"]
         assert program.status(engine)["version"] == exported
         return message
@@ -85,7 +85,7 @@ def test_files_of_other_versions_ranks_and_bytes_are_refused(program, start, che
     message = program.run("serve", "--model", a, "--tp", 2, status=1).json["error"]["message"]
     assert message.endswith(f"{a}: rank 1: expected {a / second_ranks}, which is not there")
     (a / second_ranks).write_bytes(whole)
-    assert program.reload(engine, "--weights-path", a)["ok"]
+    assert program.reload(engine, "--model", a)["ok"]
 
 
 def test_what_other_tools_wrote_is_called_after_its_folder(program, start, checkpoint, tmp_path, assert_serves):
@@ -105,7 +105,7 @@ def test_an_export_that_fails_names_the_reason_and_leaves_engine_and_folder_as_t
     state = tmp_path / "state"
     program.export(engine, state)
     before = contents(state)
-    program.reload(engine, "--weights-path", b)
+    program.reload(engine, "--model", b)
 
     (tmp_path / "file").write_text("")
     refusals = {

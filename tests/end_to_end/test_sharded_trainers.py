@@ -57,10 +57,10 @@ def test_every_layout_is_served_as_the_checkpoint(engine, program, start, traine
     a, b = checkpoint(FAMILY, "a"), checkpoint(FAMILY, "b")
     engine = start("serve", "--model", a, "--quantization", recipe, "--chunk-bytes", 20_000, *arguments)
     of_a = served_digests(program.status(engine))
-    of_one = program.reload(engine, "--publisher", start("publish", "--checkpoint", b).endpoint)["report"]
+    of_one = program.reload(engine, "--publisher", start("publish", "--model", b).endpoint)["report"]
     assert served_digests(of_one) != of_a
     for number, layout in enumerate(sharded_trainer.LAYOUTS):
-        assert served_digests(program.reload(engine, "--weights-path", a)["report"]) == of_a
+        assert served_digests(program.reload(engine, "--model", a)["report"]) == of_a
         endpoints = trainer(layout)
         channel = ("shm", "zmq")[number % 2]
         report = program.reload(engine, "--publisher", ",".join(endpoints), "--channel", channel)["report"]
@@ -77,23 +77,23 @@ def test_every_layout_is_served_as_the_checkpoint(engine, program, start, traine
 def test_the_program_streams_rows_of_a_checkpoint(program, start, checkpoint):
     a, b = checkpoint(FAMILY, "a"), checkpoint(FAMILY, "b")
     engine = start("serve", "--model", a, "--quantization", "fp8_per_tensor", "--tp", 2)
-    whole = start("publish", "--checkpoint", b, "--lineage", "run", "--step", 1)
+    whole = start("publish", "--model", b, "--lineage", "run", "--step", 1)
     of_one = program.reload(engine, "--publisher", whole.endpoint)["report"]
     for step, order in enumerate(("layer", "checkpoint", "shuffled:3"), start=2):
-        ranks = [start("publish", "--checkpoint", b, "--part", f"{rank}/3", "--mode", "stream", "--order", order,
+        ranks = [start("publish", "--model", b, "--part", f"{rank}/3", "--mode", "stream", "--order", order,
                        "--lineage", "run", "--step", step) for rank in range(3)]
-        program.reload(engine, "--weights-path", a)
+        program.reload(engine, "--model", a)
         report = program.reload(engine, "--publisher", ",".join(rank.endpoint for rank in ranks))["report"]
         assert served_digests(report) == served_digests(of_one), order
         assert report["bytes"] == report["bytes_total"] == of_one["bytes"]
         assert [share["endpoint"] for share in report["publishers"]] == [rank.endpoint for rank in ranks]
         for rank in ranks:
             rank.stop()
-    ranks = [start("publish", "--checkpoint", b, "--part", f"{rank}/2", "--lineage", "run", "--step", 9,
+    ranks = [start("publish", "--model", b, "--part", f"{rank}/2", "--lineage", "run", "--step", 9,
                    *(["--mode", "stream"] if rank else [])) for rank in range(2)]
     mixed = program.reload(engine, "--publisher", ",".join(rank.endpoint for rank in ranks), status=1)
     assert "expected a stream or a snapshot of all publishers" in mixed["error"]["message"]
-    assert program.run("verify", "--engine", engine.endpoint, "--against", b).json["equal"]
+    assert program.run("verify", "--engine", engine.endpoint, "--model", b).json["equal"]
     engine.stop()
 
 
@@ -101,7 +101,7 @@ def test_the_program_publishes_rows_of_a_checkpoint(program, start, checkpoint):
     a, b = checkpoint(FAMILY, "a"), checkpoint(FAMILY, "b")
     engine = start("serve", "--model", a, "--quantization", "fp8_per_block")
     before = served_digests(program.status(engine))
-    ranks = [start("publish", "--checkpoint", b, "--part", f"{rank}/3", "--lineage", "run", "--step", 7)
+    ranks = [start("publish", "--model", b, "--part", f"{rank}/3", "--lineage", "run", "--step", 7)
              for rank in range(3)]
     assert [rank.ready["part"] for rank in ranks] == [{"rank": rank, "ranks": 3} for rank in range(3)]
     assert program.run("status", "--publisher", ranks[1].endpoint).json["part"] == {"rank": 1, "ranks": 3}
@@ -115,11 +115,11 @@ def test_the_program_publishes_rows_of_a_checkpoint(program, start, checkpoint):
     assert ranks[0].endpoint in lost["error"]["message"]
     assert served_digests(program.status(engine)) == before
 
-    ranks[0] = start("publish", "--checkpoint", b, "--part", "0/3", "--lineage", "run", "--step", 7)
+    ranks[0] = start("publish", "--model", b, "--part", "0/3", "--lineage", "run", "--step", 7)
     every = ",".join(rank.endpoint for rank in ranks)
     done = program.reload(engine, "--publisher", every, "--version", "run@7")
     assert done["ok"] and done["version"]["step"] == 7
-    assert program.run("verify", "--engine", engine.endpoint, "--against", b).json["equal"]
+    assert program.run("verify", "--engine", engine.endpoint, "--model", b).json["equal"]
     engine.stop()
 
 
@@ -161,10 +161,10 @@ def test_rows_of_a_vision_towers_convolution_are_skipped_like_the_whole_of_it(pr
     a, b = checkpoint("qwen3_5_vision", "a"), checkpoint("qwen3_5_vision", "b")
     engine = start("serve", "--model", a, "--quantization", "fp8_per_channel")
     for step, mode in enumerate(("snapshot", "stream"), start=1):
-        program.reload(engine, "--weights-path", a)
-        ranks = [start("publish", "--checkpoint", b, "--part", f"{rank}/2", "--mode", mode, "--lineage", "run", "--step", step)
+        program.reload(engine, "--model", a)
+        ranks = [start("publish", "--model", b, "--part", f"{rank}/2", "--mode", mode, "--lineage", "run", "--step", step)
                  for rank in range(2)]
         report = program.reload(engine, "--publisher", ",".join(rank.endpoint for rank in ranks))["report"]
         assert "model.visual.patch_embed.proj.weight" in {skipped["name"] for skipped in report["skipped"]}
-        assert program.run("verify", "--engine", engine.endpoint, "--against", b).json["equal"]
+        assert program.run("verify", "--engine", engine.endpoint, "--model", b).json["equal"]
     engine.stop()

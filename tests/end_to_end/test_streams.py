@@ -5,8 +5,8 @@ def test_a_buffer_limit_refuses_what_the_order_makes_impossible_and_names_the_la
                                                                                    assert_serves):
     old, new = checkpoint("llama", "a"), checkpoint("llama", "b")
     unbound = start("serve", "--model", old, "--tp", 2, "--quantization", "fp8_per_channel")
-    ordered = start("publish", "--checkpoint", new, "--mode", "stream", "--stream-window", 1)
-    shuffled = start("publish", "--checkpoint", new, "--mode", "stream", "--order", "shuffled:5")
+    ordered = start("publish", "--model", new, "--mode", "stream", "--stream-window", 1)
+    shuffled = start("publish", "--model", new, "--mode", "stream", "--order", "shuffled:5")
     needed = program.reload(unbound, "--publisher", ordered.endpoint)["report"]["peak_buffered_bytes"]
     assert program.reload(unbound, "--publisher", shuffled.endpoint)["report"]["peak_buffered_bytes"] > needed
 
@@ -27,7 +27,7 @@ def test_a_buffer_limit_refuses_what_the_order_makes_impossible_and_names_the_la
 def test_the_report_says_what_a_version_cost_its_trainer(program, start, checkpoint):
     engine = start("serve", "--model", checkpoint("llama", "a"), "--tp", 2, "--quantization", "none")
     for step, mode in enumerate(("snapshot", "stream"), start=1):
-        publisher = start("publish", "--checkpoint", checkpoint("llama", "b"), "--mode", mode, "--step", step)
+        publisher = start("publish", "--model", checkpoint("llama", "b"), "--mode", mode, "--step", step)
         report = program.reload(engine, "--publisher", publisher.endpoint)["report"]
         [share] = report["publishers"]
         assert share["endpoint"] == publisher.endpoint

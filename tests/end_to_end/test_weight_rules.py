@@ -18,16 +18,16 @@ def test_an_engine_takes_its_trainers_weights(program, start, checkpoint, tmp_pa
                    "--weight-rules", rules)
     assert_serves(engine, usual["a"], "fp8_per_channel")
 
-    publisher = start("publish", "--checkpoint", trainers["b"])
+    publisher = start("publish", "--model", trainers["b"])
     reloaded = program.reload(engine, "--publisher", publisher.endpoint)
     assert {"name": "policy.value_head.weight", "rule": "the policy alone is served"} in reloaded["report"]["skipped"]
     assert_serves(engine, usual["b"], "fp8_per_channel")
-    assert program.run("verify", "--engine", engine.endpoint, "--against", trainers["b"]).json["differences"] == []
+    assert program.run("verify", "--engine", engine.endpoint, "--model", trainers["b"]).json["differences"] == []
 
     program.export(engine, tmp_path / "state")
     second = start("serve", "--model", tmp_path / "state", "--tp", 2, "--quantization", "fp8_per_channel")
     assert_serves(second, usual["b"], "fp8_per_channel")
-    assert program.reload(engine, "--weights-path", trainers["a"])["ok"]
+    assert program.reload(engine, "--model", trainers["a"])["ok"]
     assert_serves(engine, usual["a"], "fp8_per_channel")
     # Without the rules such tensors are nobody's.
     refused = program.run("reload", "--engine", second.endpoint, "--publisher", publisher.endpoint, status=1)
@@ -41,7 +41,7 @@ def test_rules_that_drop_what_the_model_needs_are_refused(program, start, checkp
     rules.write_text(json.dumps({"names": [{"prefix": "actor", "to": "model"},
                                            {"suffix": "dropped.q_proj.weight", "drop": "not trained"}]}))
     engine = start("serve", "--model", folder, "--tp", 2, "--weight-rules", rules)
-    again = program.reload(engine, "--weights-path", folder)
+    again = program.reload(engine, "--model", folder)
     assert again["report"]["unused_rules"] == ["prefix actor -> model",
                                                "drop suffix dropped.q_proj.weight: not trained"]
 
@@ -51,7 +51,7 @@ def test_rules_that_drop_what_the_model_needs_are_refused(program, start, checkp
     other.mkdir()
     safetensors.torch.save_file(tensors, other / "model.safetensors")
     (other / "config.json").write_text(json.dumps(oracle.read_config(folder)))
-    publisher = start("publish", "--checkpoint", other)
+    publisher = start("publish", "--model", other)
     for flags in ((), ("--partial",)):
         refused = program.run("reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint, *flags, status=1)
         message = refused.json["engines"][0]["error"]["message"]

@@ -17,3 +17,8 @@ def test_an_engine_multiplies_then_adds_then_multiplies(recipe):
     assert done.returncode == 0, done.stdout + done.stderr
     answers = [line.split("(")[0].strip() for line in done.stdout.splitlines() if line.startswith("3 4 = ")]
     assert answers == ["3 4 = 12", "3 4 = 7", "3 4 = 12"]
+
+
+def test_why_nothing_started_is_said_once():
+    done = subprocess.run([sys.executable, FLIP, PROGRAM, "fp7"], capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0 and (done.stdout + done.stderr).count("got 'fp7'") == 1
