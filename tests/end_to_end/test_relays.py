@@ -45,6 +45,7 @@ def test_a_later_engine_takes_all_of_it_from_an_earlier_one(channel, program, se
     assert share["endpoint"] == publisher.endpoint
     said = program.text("reload", "--engine", later.endpoint, "--publisher", publisher.endpoint, *forced)
     assert f"{share['bytes']} of them from other engines: tcp://127.0.0.1:" in said
+    assert "snapshot" in program.text("status", "--publisher", publisher.endpoint)
     for engine in (earlier, later):
         assert_serves(engine, checkpoint("llama", "b"), RECIPE)
 
