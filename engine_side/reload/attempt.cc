@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine_side/plan/kept_layers.h"
+#include "engine_side/reload/wrong_values.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
 #include "src/tensor/manifest_entry.h"
@@ -40,7 +41,9 @@ void ReloadAttempt::Take(const NamedTensor& named) {
   if (found < 0) return TakeUndeclared(named);
   const auto tensor = static_cast<std::uint32_t>(found);
   CheckTakes(tensor, named);
-  Summarize(tensor, SummaryOf(named.name, named.tensor, environment_.pool));
+  const TensorSummary summary = SummaryOf(named.name, named.tensor, environment_.pool);
+  CheckWholeTensor(prepared_->plan, tensor, named, summary.amax);
+  Summarize(tensor, summary);
   const auto asked = std::ranges::lower_bound(prepared_->amax_requests, tensor, {}, &AmaxRequest::tensor);
   if (asked != prepared_->amax_requests.end() && asked->tensor == tensor) {
     const TensorSpec read = AsRead(manifest_.entry(tensor).spec, *asked);

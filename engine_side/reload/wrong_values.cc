@@ -56,6 +56,10 @@ std::optional<std::int64_t> NumberIn(const Placement& placement, const Shape& pa
   return number;
 }
 
+std::string LayerWords(const LoadPlan& plan, const Placement& placement, const std::string& tensor) {
+  return "layer " + plan.layers()[plan.parameters()[placement.parameter].layer].path + ": " + Quote(tensor);
+}
+
 // Names a placement's tensor, and says where in all of it an element of the placement is.
 struct SourceWords {
   std::string tensor;  // "layer a.qkv_proj: 'a.k_proj.weight'"
@@ -64,10 +68,9 @@ struct SourceWords {
 
 SourceWords WordsFor(const LoadPlan& plan, const Manifest& manifest, const Placement& placement, std::int64_t element) {
   const auto entry = manifest.entry(placement.tensor);
-  const PlannedLayer& layer = plan.layers()[plan.parameters()[placement.parameter].layer];
   // A tensor that is read in another shape has its elements in the same order.
   const std::int64_t index = IndexIn(plan.SourceShape(manifest, placement.tensor), placement.source, element);
-  return {"layer " + layer.path + ": " + Quote(entry.spec.name), PlaceIn(entry.spec.shape, index)};
+  return {LayerWords(plan, placement, entry.spec.name), PlaceIn(entry.spec.shape, index)};
 }
 
 std::string Shown(double value) {
@@ -85,6 +88,23 @@ double LargestFinite(DType dtype) {
 bool IsFiniteAs(DType from, const std::byte* element, DType to) {
   std::array<std::byte, 8> cast{};
   return from == to ? std::isfinite(ElementValue(from, element, 0)) : Cast(from, element, to, cast.data(), 1);
+}
+
+struct Element {
+  std::int64_t index;
+  double value;
+};
+
+// The first element of a view, which must have one, that is not finite as `to`. Slow.
+Element FirstWrong(DType from, const RegionView& view, DType to) {
+  const auto size = static_cast<std::size_t>(BitsPerElement(from)) / 8;
+  const std::size_t of_row = view.row_bytes / size;
+  for (std::size_t i = 0; i < of_row * view.rows; ++i) {
+    const std::byte* const element = view.row(i / of_row) + i % of_row * size;
+    if (!IsFiniteAs(from, element, to)) return {static_cast<std::int64_t>(i), ElementValue(from, element, 0)};
+  }
+  LAYERCAST_CHECK(false && "an element was wrong, and none is");
+  std::abort();  // not reached
 }
 
 }  // namespace
@@ -116,15 +136,22 @@ void ThrowWrongElement(const SourcePiece& piece, std::int64_t element, double va
 }
 
 void ThrowFirstWrongElement(const SourcePiece& piece, const RegionView& view) {
-  const auto size = static_cast<std::size_t>(BitsPerElement(piece.dtype)) / 8;
-  const std::size_t of_row = view.row_bytes / size;
-  for (std::size_t i = 0; i < of_row * view.rows; ++i) {
-    const std::byte* const element = view.row(i / of_row) + i % of_row * size;
-    if (IsFiniteAs(piece.dtype, element, piece.parameter.dtype)) continue;
-    ThrowWrongElement(piece, static_cast<std::int64_t>(i), ElementValue(piece.dtype, element, 0));
+  const Element wrong = FirstWrong(piece.dtype, view, piece.parameter.dtype);
+  ThrowWrongElement(piece, wrong.index, wrong.value);
+}
+
+void CheckWholeTensor(const LoadPlan& plan, std::uint32_t tensor, const NamedTensor& named, float amax) {
+  if (plan.FindRead(tensor) != nullptr) return;
+  for (const std::uint32_t index : plan.PlacementsOf(tensor)) {
+    const Placement& placement = plan.placements()[index];
+    const DType to = plan.parameters()[placement.parameter].spec.dtype;
+    if (std::isfinite(RoundTo(to, amax))) continue;
+    const auto bytes = static_cast<std::size_t>(named.tensor.num_bytes());
+    const Element wrong = FirstWrong(named.tensor.dtype, AsView({named.tensor.data, bytes}), to);
+    throw Error(ErrorCode::kCorrupt, LayerWords(plan, placement, named.name) + ": " +
+                                         WrongValueWords(wrong.value, Name(named.tensor.dtype), to,
+                                                         PlaceIn(named.tensor.shape, wrong.index)));
   }
-  LAYERCAST_CHECK(false && "an element was wrong, and none is");
-  std::abort();  // not reached
 }
 
 void ThrowWrongWeight(const PlacedMatrix& place, std::int64_t row, std::int64_t col, std::string_view problem) {

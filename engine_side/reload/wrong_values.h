@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "engine_side/reload/stage_work.h"
+#include "layercast/tensor.h"
 
 namespace layercast {
 
@@ -17,6 +18,10 @@ namespace layercast {
 [[noreturn]] void ThrowWrongElement(const SourcePiece& piece, std::int64_t element, double value);
 // Throws that for the first such element of a view, which must have one. Slow.
 [[noreturn]] void ThrowFirstWrongElement(const SourcePiece& piece, const RegionView& view);
+// Throws that for the first such element of a whole tensor with this largest magnitude, if the dtype of a parameter
+// that it fills cannot hold it. So every rank says where it is, not that alone which holds it. Tensors that are read in
+// parts are left to that, since some may be dropped.
+void CheckWholeTensor(const LoadPlan& plan, std::uint32_t tensor, const NamedTensor& named, float amax);
 
 // Throws kCorrupt for an element of a matrix of a parameter. `problem` says what is wrong with it, and ends before the
 // place: "expected finite values, got NaN".

@@ -44,5 +44,8 @@ def test_a_value_beyond_fp16_is_named_by_files_snapshots_and_streams(program, st
         ways.append(("--publisher", start("publish", "--checkpoint", bad, "--mode", mode).endpoint))
     for way in ways:
         error = program.reload(engine, *way, status=1)["error"]
-        assert error["code"] == "corrupt" and said in error["message"], (way, error)
+        # Of a publisher's scale of a whole weight, the rank that does not hold the value knows the magnitude alone.
+        known = said.split(" holds ")[1] if recipe == "fp8_per_tensor" and way[0] == "--publisher" else said
+        assert error["code"] == "corrupt" and f"'{NAME}'" in error["message"], (way, error)
+        assert known in error["message"], (way, error)
         assert program.status(engine)["ranks"] == served

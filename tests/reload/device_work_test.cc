@@ -53,6 +53,7 @@ TEST_F(DeviceWorkTest, ScattersElementsThatBeginAnywhereInAChunk) {
       device_->Carry(AsView(bytes), chunk.data() + offset);
       const RegionView view = PackedAt(chunk.data() + offset, bytes.size(), 1);
       work.FuseAndShard({rig.plan, rig.manifest, placement, parameter, piece, source}, view, memory.data());
+      work.EndLayer([] {});
       work.Finish();
       std::vector<std::byte> brought(expected.size());
       device_->Carry(PackedAt(memory.data(), brought.size(), 1), brought.data());

@@ -139,8 +139,10 @@ void ExpectCasts(DType from, DType to, const std::vector<typename From::Bits>& v
     const double value = cuda::ValueOf<From>(values[static_cast<std::size_t>(first.index)]);
     EXPECT_EQ(first.index, wrong - by_host.begin());
     EXPECT_EQ(std::isnan(first.value), std::isnan(value));
-    if (std::isfinite(value)) EXPECT_NEAR(first.value, value, std::abs(value) * 1e-6);
-    if (std::isinf(value)) EXPECT_EQ(first.value, value);
+    EXPECT_EQ(std::isinf(first.value), std::isinf(value));
+    if (std::isfinite(value)) {
+      EXPECT_NEAR(first.value, value, std::abs(value) * 1e-6);
+    }
   }
   EXPECT_EQ(std::memcmp(by_kernel.data(), by_host.data(), by_host.size() * sizeof(by_host[0])), 0)
       << Name(from) << " to " << Name(to);
