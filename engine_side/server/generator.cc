@@ -266,8 +266,7 @@ const char* Generator::TakePick(const Json& pick, Sequence& sequence) const {
   sequence.tokens.push_back(pick.at("token").get<std::int32_t>());
   sequence.logprobs.push_back(pick.at("logprob").get<double>());
   sequence.versions.push_back(version_.value_or(Version{}));
-  if (!sequence.finished()) return nullptr;
-  return static_cast<std::int64_t>(sequence.tokens.size()) >= sequence.request.max_new ? "length" : "stop";
+  return sequence.Finish();
 }
 
 // Tells the ranks to drop the caches of these sequences.

@@ -4,10 +4,11 @@
 
 namespace layercast {
 
-bool Sequence::finished() const {
-  if (static_cast<std::int64_t>(tokens.size()) >= request.max_new) return true;
-  return !tokens.empty() &&
-         std::find(request.stop_tokens.begin(), request.stop_tokens.end(), tokens.back()) != request.stop_tokens.end();
+const char* Sequence::Finish() const {
+  if (!tokens.empty() && std::ranges::find(request.stop_tokens, tokens.back()) != request.stop_tokens.end()) {
+    return "stop";
+  }
+  return static_cast<std::int64_t>(tokens.size()) >= request.max_new ? "length" : nullptr;
 }
 
 std::vector<std::int32_t> Sequence::NextTokens() const {

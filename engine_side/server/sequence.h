@@ -33,7 +33,9 @@ struct Sequence {
   std::optional<Error> error;     // why no token could be picked; set before `done` is told "failed"
   std::function<void(const Sequence&, const char* finish)> done;
 
-  bool finished() const;
+  // How it has ended: "stop" with one of the request's stop tokens, also if that is the last one it may have, or else
+  // "length". Null: it goes on.
+  const char* Finish() const;
   // The tokens that the ranks must still compute to give the next one.
   std::vector<std::int32_t> NextTokens() const;
   // The answer: {"tokens", "logprobs", "finish", "spans"}, without "logprobs" unless they are wanted.

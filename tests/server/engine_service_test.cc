@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "layercast/error.h"
 #include "tests/model/minimal_config.h"
@@ -61,11 +62,28 @@ TEST_F(EngineServiceTest, ASequenceEndsAtTheModelsEndOfSequenceUnlessItIsToIgnor
   EXPECT_EQ(ended["tokens"], (Json{11, 12}));
   EXPECT_EQ(ended["finish"], "stop");
   EXPECT_EQ(generate(Json::object(), 30)["tokens"], (Json{31, 32}));
+  for (const int prompt : {10, 30}) {  // the end as the last token that was asked for
+    EXPECT_EQ(generate({{"max_new", 2}}, prompt)["finish"], "stop");
+    EXPECT_EQ(generate({{"max_new", 2}, {"ignore_eos", true}}, prompt)["finish"], "length");
+  }
   const Json ignored = generate({{"ignore_eos", true}});
   EXPECT_EQ(ignored["tokens"], (Json{11, 12, 13, 14, 15}));
   EXPECT_EQ(ignored["finish"], "length");
   EXPECT_EQ(generate({{"ignore_eos", true}}, 30)["finish"], "length");
   EXPECT_EQ(generate({{"ignore_eos", true}, {"stop_tokens", {13}}})["tokens"], (Json{11, 12, 13}));
+}
+
+TEST_F(EngineServiceTest, TheEndOfSequenceAtTheEnginesLastPositionIsAStop) {
+  model_.Write("config.json", testing::ConfigWith({{"eos_token_id", 12}}).dump());
+  EngineServiceOptions options = Options();
+  options.ranks.max_model_len = 3;
+  EngineService service(options);
+  service.LoadModel();
+  RpcClient controller("controller", service.endpoint());
+  for (const auto& [prompt, finish] : {std::pair(10, "stop"), std::pair(50, "length")}) {
+    const Json params = {{"tokens", {prompt}}, {"max_new", 2}};
+    EXPECT_EQ(controller.Call("generate", params, Deadline::After(kInTime))["finish"], finish);
+  }
 }
 
 // The kernel ends them with the thread that has started them.

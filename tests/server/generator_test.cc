@@ -153,6 +153,13 @@ TEST_F(GeneratorTest, EndsASequenceAtItsLengthOrAtAStopToken) {
   EXPECT_THAT(stop.sequence.tokens, ElementsAre(21, 22));
 }
 
+TEST_F(GeneratorTest, AStopTokenThatIsTheLastTokenOfTheLengthIsAStop) {
+  auto answer = Add({20}, 2, {99, 22});
+  const Answer stop = Get(answer);
+  EXPECT_EQ(stop.finish, "stop");
+  EXPECT_THAT(stop.sequence.tokens, ElementsAre(21, 22));
+}
+
 TEST_F(GeneratorTest, FeedsAPromptOnceAndThenEachToken) {
   auto answer = Add({1, 2, 3, 4}, 4);
   EXPECT_THAT(Get(answer).sequence.logprobs, ElementsAre(4, 1, 1, 1)) << "tokens fed, says the scripted rank";
