@@ -73,7 +73,7 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
   }
 
   const std::lock_guard lock(mutex_);
-  state_ = torn_ ? "torn" : "serving";
+  state_ = torn_ ? "torn" : version_ ? "serving" : "loading";
   under_way_.reset();
   last_error_ = outcome["error"];
   last_report_ = report_;
@@ -253,9 +253,10 @@ std::vector<std::string> Reloader::ServedDigests() const {
   return digests;
 }
 
+// Until the first version is there, whatever is done is loading it.
 void Reloader::Enter(const std::string& state, const std::optional<UnderWay>& begun) {
   const std::lock_guard lock(mutex_);
-  state_ = state;
+  if (version_ || torn_) state_ = state;
   if (begun) under_way_ = begun;
 }
 

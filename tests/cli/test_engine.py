@@ -19,6 +19,18 @@ def test_readiness_of_an_engine(engine, program, folders):
     assert ready["version"] == {"lineage": "qwen3_a", "step": 0, "digest": digest}
 
 
+def test_status_of_an_engine_that_was_not_reloaded_yet(program, start, folders):
+    daemon = start("serve", "--model", folders["a"])
+    status = program.status(daemon)
+    assert (status["state"], status["version"], status["torn"]) == ("serving", daemon.version, None)
+    assert [rank["pid"] for rank in status["ranks"]] == daemon.pids == status["pids"]
+    assert status["channel"] is None and status["last_error"] is None
+    started = status["last_report"]  # the cold start's
+    assert started["version"] == daemon.version and started["channel"]["name"] == "path" and started["bytes"] > 0
+    assert started["ranks"] == status["ranks"]
+    daemon.stop()
+
+
 def test_readiness_of_a_publisher(publisher, program, folders):
     inspected = program.run("inspect", folders["b"]).json
     ready = dict(publisher.ready)

@@ -181,6 +181,52 @@ class GatedReloaderTest : public ReloaderTest {
   std::unique_ptr<StepGate> gate_;
 };
 
+// docs/cli.md
+TEST_F(GatedReloaderTest, UntilTheFirstVersionIsThereItIsLoadingAndHasNothingToReport) {
+  const Json nothing = {{"state", "loading"},     {"version", nullptr},     {"torn", nullptr},
+                        {"commit", "staged"},     {"ranks", Json::array()}, {"channel", nullptr},
+                        {"last_report", nullptr}, {"last_error", nullptr}};
+  EXPECT_EQ(reloader_.Status(), nothing);
+  auto load = std::async(std::launch::async, [this] {
+    return reloader_.Reload({{"load_format", "dummy"}, {"seed", 1}, {"holds_in", "stage"}});
+  });
+  gate_->AwaitStep();  // it receives
+  EXPECT_EQ(reloader_.Status(), nothing);
+  ranks_.End();
+  EXPECT_EQ(load.get()["ok"], false);
+  EXPECT_EQ(reloader_.Status()["state"], "loading") << "nothing is served";
+  EXPECT_EQ(reloader_.Status()["last_error"]["code"], "cancelled");
+}
+
+TEST_F(GatedReloaderTest, FromThenOnItsStateIsThatOfTheReload) {
+  ASSERT_EQ(Reload(1)["ok"], true);
+  for (const auto& [phase, state] : {std::pair("stage", "receiving"), std::pair("prepare", "committing")}) {
+    auto reload = std::async(std::launch::async, [&, phase = phase] {
+      return reloader_.Reload({{"load_format", "dummy"}, {"seed", 2}, {"holds_in", phase}});
+    });
+    gate_->AwaitStep();
+    gate_->AwaitStep();  // of both ranks
+    EXPECT_EQ(reloader_.Status()["state"], state);
+    ranks_.Restart(ranks_.generation());
+    EXPECT_EQ(reload.get()["ok"], false);
+    EXPECT_EQ(reloader_.Status()["state"], "serving");
+  }
+}
+
+TEST_F(ReloaderTest, TheLoadAtTheStartIsReportedAsTheFirstReload) {
+  const Json outcome = Reload(1);
+  Json status = reloader_.Status();
+  EXPECT_EQ(status["state"], "serving");
+  EXPECT_EQ(status["last_report"], outcome["report"]);
+  EXPECT_EQ(status["last_report"]["version"], Step(1));
+  EXPECT_EQ(status["last_error"], nullptr);
+  const Json failed = Reload(2, "stage");
+  status = reloader_.Status();
+  EXPECT_EQ(status["last_report"], failed["report"]);
+  EXPECT_EQ(status["last_error"], failed["error"]);
+  EXPECT_EQ(status["version"], Step(1));
+}
+
 TEST_F(GatedReloaderTest, RanksThatAreStartedAnewByAnotherWhileTheyVerifyFailNoReload) {
   ASSERT_EQ(Reload(1)["ok"], true);
   auto outcome = std::async(std::launch::async, [this] {
