@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -107,7 +108,7 @@ class EngineService::Impl {
   void LoadModel() {
     std::promise<Json> answered;
     const RpcReply reply([&answered](Json answer) { answered.set_value(std::move(answer)); });
-    Enqueue([this, reply] { reply.Result(reloader_.Reload(options_.first_load)); }, reply);
+    Enqueue([this, reply] { reply.Result(reloader_.Reload(options_.first_load)); }, reply, /*lasting=*/true);
     const Json answer = answered.get_future().get();
     if (answer.contains("error")) throw ErrorFromJson(answer["error"]);
     const Json& outcome = answer["result"];
@@ -190,11 +191,14 @@ class EngineService::Impl {
     if (const auto quick = kQuick.find(method); quick != kQuick.end()) return (this->*quick->second)(params, reply);
     const auto slow = kSlow.find(method);
     if (slow == kSlow.end()) throw Error(ErrorCode::kNotFound, "this engine has no method '" + method + "'");
-    Enqueue([this, member = slow->second, params, reply] { (this->*member)(params, reply); }, reply);
+    // What these do outlasts their answer, so that it is done also when the caller is gone.
+    static const std::set<std::string> kLasting = {"reload_weights", "update_weights", "export"};
+    Enqueue([this, member = slow->second, params, reply] { (this->*member)(params, reply); }, reply,
+            kLasting.contains(method));
   }
 
-  void Enqueue(std::function<void()> run, const RpcReply& reply) {
-    if (calls_.Push({std::move(run), reply}, Deadline::After(std::chrono::milliseconds(0)))) return;
+  void Enqueue(std::function<void()> run, const RpcReply& reply, bool lasting) {
+    if (calls_.Push({std::move(run), reply, lasting}, Deadline::After(std::chrono::milliseconds(0)))) return;
     if (calls_.closed()) throw Error(ErrorCode::kCancelled, "the engine was ended");
     throw Error(ErrorCode::kResourceExhausted, "too many calls wait for this engine");
   }
@@ -202,12 +206,16 @@ class EngineService::Impl {
   struct Call {
     std::function<void()> run;
     RpcReply reply;
+    bool lasting;  // to be made though nobody waits for the answer any more
   };
 
   void Work() {
     NameThisThread("lc-reload");
     while (std::optional<Call> call = calls_.PopUntilClosed()) {
       try {
+        if (!call->lasting && call->reply.abandoned().stop_requested()) {
+          throw Error(ErrorCode::kCancelled, "the call was given up before its turn came");
+        }
         ranks_.RestartIfLost();  // one may have died while nobody called it; only now is known what is served
         call->run();
       } catch (const std::exception& error) {  // fails the call, not the engine
@@ -228,9 +236,10 @@ class EngineService::Impl {
     // The callbacks of the sequences are the second owners.
     auto answers = std::make_shared<GenerateAnswers>(params, requests.size(), reply);
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      generator_.Add(std::move(requests[i]), [answers, i](const Sequence& sequence, const char* finish) {
+      const auto done = [answers, i](const Sequence& sequence, const char* finish) {
         answers->Done(i, sequence, finish);
-      });
+      };
+      generator_.Add(std::move(requests[i]), done, reply.abandoned());
     }
   }
 
@@ -259,7 +268,8 @@ class EngineService::Impl {
 
   void Pause(const Json& params, const RpcReply& reply) {
     const std::chrono::milliseconds lease = MillisecondsFrom(params, "lease_ms", kPauseLease);
-    generator_.Pause(PauseModeNamed(params.value("mode", options_.pause_mode)), lease, Deadline::After(lease));
+    generator_.Pause(PauseModeNamed(params.value("mode", options_.pause_mode)), lease,
+                     Deadline::After(lease).OrStop(reply.abandoned()));
     reply.Result(Json::object());
   }
 
@@ -308,7 +318,7 @@ class EngineService::Impl {
 
   void Verify(const Json& params, const RpcReply& reply) {
     static_cast<void>(Served("verify"));
-    reply.Result(CompareServed(ranks_, params));
+    reply.Result(CompareServed(ranks_, params, ++comparisons_, reply.abandoned()));
   }
 
   // Slow calls run on one thread, so no reload can come between the version and its digests.
@@ -330,6 +340,7 @@ class EngineService::Impl {
   Reloader reloader_;
   HeldReload held_;
   std::atomic<bool> updating_{false};
+  std::uint64_t comparisons_ = 0;  // so far; the worker's
   BoundedQueue<Call> calls_{kQueuedCalls};
   std::thread worker_;
   std::unique_ptr<RpcServer> rpc_;

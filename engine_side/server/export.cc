@@ -1,11 +1,13 @@
 #include "engine_side/server/export.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <utility>
 #include <vector>
 
 #include "engine_side/reload/export_label.h"
+#include "layercast/error.h"
 #include "src/checkpoint/rank_files.h"
 #include "src/checkpoint/safetensors_writer.h"
 #include "src/control/json_forms.h"
@@ -57,7 +59,8 @@ Json ExportRank(const CapturedBuffers& captured, const std::string& directory, c
 }
 
 Json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model, ParallelConfig parallel,
-                 const QuantizationConfig& quantization, const CheckpointSource& checkpoint) {
+                 const QuantizationConfig& quantization, const CheckpointSource& checkpoint,
+                 const std::stop_token& stop) {
   HostMemory memory;
   std::vector<Buffer> cold_memory;
   std::vector<CapturedBuffer> cold_buffers;
@@ -72,6 +75,8 @@ Json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model,
                             .device = {}});
   }
   Receiver cold(std::move(model), parallel, quantization, CapturedBuffers::Adopt(std::move(cold_buffers)));
+  constexpr std::uint64_t kItsOnly = 1;  // the receiver counts its attempts
+  const std::stop_callback give_up(stop, [&cold] { cold.Cancel(kItsOnly); });
   ReloadSource source = FromCheckpoint(checkpoint);
   source.allow_config_change = true;  // bytes are compared; what differs besides is told
   const ReloadReport report = cold.ReloadWeights(std::move(source));
@@ -79,6 +84,7 @@ Json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model,
   Json differences = Json::array();
   std::size_t total = 0;
   for (const CapturedBuffer& served : captured.buffers()) {
+    if (stop.stop_requested()) throw Error(ErrorCode::kCancelled, "the comparison was given up");
     const std::vector<std::byte> now = captured.Read(served);
     const std::vector<std::byte> expected = cold.captured().Read(*cold.captured().Find(served.name));
     total += now.size();

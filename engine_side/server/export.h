@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stop_token>
 #include <string>
 
 #include "layercast/captured_buffers.h"
@@ -21,8 +22,9 @@ nlohmann::ordered_json ExportRank(const CapturedBuffers& captured, const std::st
 
 // Loads the checkpoint cold, into buffers beside the served ones, and compares the two. Returns {"tensors", "bytes",
 // "differences": [{"rank", "tensor", "offset", "served", "expected"}]} with the first differing byte of each tensor.
+// Throws kCancelled, between two tensors, once `stop` is requested.
 nlohmann::ordered_json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model,
                                    ParallelConfig parallel, const QuantizationConfig& quantization,
-                                   const CheckpointSource& checkpoint);
+                                   const CheckpointSource& checkpoint, const std::stop_token& stop);
 
 }  // namespace layercast

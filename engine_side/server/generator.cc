@@ -35,13 +35,15 @@ Generator::~Generator() {
   changed_.notify_all();
 }
 
-void Generator::Add(SequenceRequest request, std::function<void(const Sequence&, const char* finish)> done) {
+void Generator::Add(SequenceRequest request, std::function<void(const Sequence&, const char* finish)> done,
+                    std::stop_token abandoned) {
   const std::lock_guard lock(mutex_);
   if (!torn_.empty()) throw Error(ErrorCode::kFailedPrecondition, "the engine is torn " + torn_);
   Sequence sequence;
   sequence.id = ++last_id_;
   sequence.request = std::move(request);
   sequence.done = std::move(done);
+  sequence.abandoned = std::move(abandoned);
   waiting_.push_back(std::move(sequence));
   changed_.notify_all();
 }
@@ -76,8 +78,12 @@ void Generator::Pause(PauseMode mode, std::chrono::milliseconds lease, Deadline 
     holds = pause_holds_.emplace().get_future();
     changed_.notify_all();
   }
-  if (holds.wait_until(deadline.at()) == std::future_status::ready) return holds.get();
+  while (holds.wait_until(deadline.NextLook()) != std::future_status::ready && !deadline.Passed()) {
+  }
+  const bool settled = holds.wait_for(std::chrono::milliseconds(0)) == std::future_status::ready;
+  if (settled && !deadline.Stopped()) return holds.get();
   Resume();
+  if (deadline.Stopped()) throw Error(ErrorCode::kCancelled, "the pause was given up before it held");
   throw Error(ErrorCode::kDeadlineExceeded, "sequences under way did not finish before the deadline of the pause");
 }
 
@@ -121,6 +127,7 @@ void Generator::Run(const std::stop_token& stop) {
       }
     }
     if (stop.stop_requested()) break;
+    AbortAbandoned();  // before a commit that would wait for them
     RunCommit();
     const std::uint64_t generation = ranks_.generation();  // before it is asked whether their weights were lost
     AbortIfTorn();
@@ -155,8 +162,8 @@ void Generator::Admit() {
   const std::lock_guard lock(mutex_);
   if (commit_ || Paused() || !torn_.empty()) return;
   const auto room = static_cast<std::size_t>(ranks_.max_num_seqs());
-  for (; !waiting_.empty() && running_.size() < room; waiting_.pop_front()) {
-    running_.push_back(std::move(waiting_.front()));
+  while (!waiting_.empty() && running_.size() < room) {
+    running_.splice(running_.end(), waiting_, waiting_.begin());
   }
 }
 
@@ -297,6 +304,26 @@ void Generator::AbortAll(std::list<Sequence>& sequences) {
   sequences.clear();
 }
 
+// Ends the sequences whose answers nobody waits for any more, also those that a pause holds.
+void Generator::AbortAbandoned() {
+  std::list<Sequence> abandoned;
+  const auto take = [&abandoned](std::list<Sequence>& from) {
+    for (auto at = from.begin(); at != from.end();) {
+      const auto sequence = at++;
+      if (sequence->abandoned.stop_requested()) abandoned.splice(abandoned.end(), from, sequence);
+    }
+  };
+  take(running_);
+  Json begun = Json::array();
+  for (const Sequence& sequence : abandoned) begun.push_back(sequence.id);
+  {
+    const std::lock_guard lock(mutex_);
+    take(waiting_);
+  }
+  AbortAll(abandoned);
+  if (!begun.empty()) Drop(std::move(begun));
+}
+
 void Generator::AbortIfTorn() {
   {
     const std::lock_guard lock(mutex_);
@@ -307,12 +334,12 @@ void Generator::AbortIfTorn() {
 }
 
 void Generator::AbortWaiting() {
-  std::deque<Sequence> waiting;
+  std::list<Sequence> waiting;
   {
     const std::lock_guard lock(mutex_);
     waiting.swap(waiting_);
   }
-  for (Sequence& sequence : waiting) sequence.done(sequence, "aborted");
+  AbortAll(waiting);
 }
 
 }  // namespace layercast

@@ -5,12 +5,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <future>
 #include <list>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -33,8 +33,10 @@ class Generator {
   ~Generator();  // sequences under way end as aborted
 
   // Queues a sequence. `done` is called once, on the generating thread, with "length", "stop", "aborted", or "failed"
-  // if the sequence has an error. Throws kFailedPrecondition if the engine is torn.
-  void Add(SequenceRequest request, std::function<void(const Sequence&, const char* finish)> done);
+  // if the sequence has an error. Once `abandoned` stops, the sequence ends as aborted, after the forward step or the
+  // commit at hand, whether it is being generated, waits or is held. Throws kFailedPrecondition if the engine is torn.
+  void Add(SequenceRequest request, std::function<void(const Sequence&, const char* finish)> done,
+           std::stop_token abandoned = {});
 
   // Runs `commit` on the generating thread between two steps, treating sequences under way as `mode` says, and from
   // then on serves as the version that it returns. Returns when `commit` has run, and throws what it throws. With
@@ -45,7 +47,7 @@ class Generator {
 
   // Pauses generation until Resume, or until the lease is over. Returns once the pause holds. Throws kDeadlineExceeded,
   // and does not pause, if that takes beyond the deadline or the lease, and kCancelled if Resume or another Pause comes
-  // before.
+  // before, or the deadline's stop is requested.
   void Pause(PauseMode mode, std::chrono::milliseconds lease, Deadline deadline);
   void Resume();
 
@@ -71,6 +73,7 @@ class Generator {
   void Drop(Json sequences);
   void Recover(const std::string& why, std::uint64_t failed);
   void AbortAll(std::list<Sequence>& sequences);
+  void AbortAbandoned();
   void ForgetCaches();
   void DropCaches();
   Json RunningIds() const;
@@ -83,7 +86,7 @@ class Generator {
   RankGroup& ranks_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<Sequence> waiting_;                      // guarded by mutex_
+  std::list<Sequence> waiting_;                       // guarded by mutex_
   std::optional<PendingCommit> commit_;               // guarded by mutex_
   std::optional<PauseMode> pause_mode_;               // guarded by mutex_
   std::chrono::steady_clock::time_point pause_ends_;  // guarded by mutex_

@@ -77,10 +77,13 @@ std::vector<RankAnswer> RankGroup::Try(const std::string& method, const Json& pa
 
 // Ignores the ranks' answers: the calls that are given up answer by themselves, and a rank that is gone answers
 // nothing.
-void RankGroup::Cancel(std::uint64_t attempt) {
+void RankGroup::TellToCancel(const Json& params) {
   const Ranks held = ranks();
-  for (const auto& rank : *held) rank->Call("cancel", {{"attempt", attempt}}, [](const RankAnswer&) {});
+  for (const auto& rank : *held) rank->Call("cancel", params, [](const RankAnswer&) {});
 }
+
+void RankGroup::Cancel(std::uint64_t attempt) { TellToCancel({{"attempt", attempt}}); }
+void RankGroup::CancelComparison(std::uint64_t comparison) { TellToCancel({{"comparison", comparison}}); }
 
 std::vector<Json> RankGroup::progress() const {
   std::vector<Json> progress;

@@ -54,6 +54,8 @@ class RankGroup {
                          std::optional<std::uint64_t> generation = std::nullopt);
   // Tells every rank to give up this attempt of a reload, if it is in it. Does not wait.
   void Cancel(std::uint64_t attempt);
+  // Likewise of a "compare" call that has this number.
+  void CancelComparison(std::uint64_t comparison);
   // The progress of each rank; see RankHandle::progress.
   std::vector<Json> progress() const;
   // The number of times that all ranks were started anew: tells which processes a call may have reached.
@@ -90,6 +92,7 @@ class RankGroup {
   Ranks Start(bool keep_failpoints);
   void RestartAll(const Ranks& old);
   Ranks ranks(std::optional<std::uint64_t> generation = std::nullopt) const;
+  void TellToCancel(const Json& params);
 
   const RankGroupOptions options_;
   const UniqueFd files_;                        // the contents of options_.files

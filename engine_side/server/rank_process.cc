@@ -15,6 +15,7 @@
 #include "engine_side/engine/sampler.h"
 #include "engine_side/engine/shared_memory_collective.h"
 #include "engine_side/engine/shared_memory_stage_link.h"
+#include "engine_side/reload/attempt_stop.h"
 #include "engine_side/server/call_queue.h"
 #include "engine_side/server/export.h"
 #include "engine_side/server/json_stream.h"
@@ -211,7 +212,8 @@ class RankProcess {
   }
 
   Json Cancel(const Json& params) {
-    receiver_->Cancel(params["attempt"].get<std::uint64_t>());
+    if (params.contains("attempt")) receiver_->Cancel(params["attempt"].get<std::uint64_t>());
+    if (params.contains("comparison")) comparing_.Cancel(params["comparison"].get<std::uint64_t>());
     return Json::object();
   }
 
@@ -274,8 +276,8 @@ class RankProcess {
 
   Json Compare(const Json& params) {
     return CompareRank(receiver_->captured(), BuildModel(), parallel_,
-                       {options_.recipe, options_.power_of_two_scales, options_.requantize},
-                       CheckpointFromJson(params));
+                       {options_.recipe, options_.power_of_two_scales, options_.requantize}, CheckpointFromJson(params),
+                       comparing_.Begin(params["comparison"].get<std::uint64_t>()));
   }
 
   // Runs one forward pass and picks one token for each step. Params: {"steps": [{"sequence", "tokens", "temperature",
@@ -331,6 +333,7 @@ class RankProcess {
   std::unique_ptr<StageLink> stage_link_;  // null without a pipeline
   std::unique_ptr<Collective> collective_;
   std::unique_ptr<Engine> engine_;
+  AttemptStop comparing_;
   std::mutex receiving_;  // held by calls that work on receiver_
   std::unique_ptr<Receiver> receiver_;
   std::unique_ptr<WeightsLender> lender_;

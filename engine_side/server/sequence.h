@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <vector>
 
 #include "layercast/error.h"
@@ -32,6 +33,7 @@ struct Sequence {
   std::size_t cached = 0;         // how many of prompt and tokens the ranks' KV caches hold
   std::optional<Error> error;     // why no token could be picked; set before `done` is told "failed"
   std::function<void(const Sequence&, const char* finish)> done;
+  std::stop_token abandoned;  // stops once nobody waits for the answer any more
 
   // How it has ended: "stop" with one of the request's stop tokens, also if that is the last one it may have, or else
   // "length". Null: it goes on.

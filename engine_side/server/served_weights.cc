@@ -37,9 +37,17 @@ Json ExportServed(RankGroup& ranks, const Version& version, const ModelDescripti
   return result;
 }
 
-Json CompareServed(RankGroup& ranks, const Json& params) {
+Json CompareServed(RankGroup& ranks, Json params, std::uint64_t comparison, const std::stop_token& abandoned) {
+  params["comparison"] = comparison;
+  std::vector<Json> compared;
+  try {
+    compared = ranks.Call("compare", params, Deadline::After(kRankTimeout).OrStop(abandoned));
+  } catch (...) {
+    ranks.CancelComparison(comparison);  // on those ranks that are still at it
+    throw;
+  }
   Json result = {{"equal", true}, {"tensors", 0}, {"bytes", 0}, {"differences", Json::array()}};
-  for (const Json& rank : ranks.Call("compare", params, Deadline::After(kRankTimeout))) {
+  for (const Json& rank : compared) {
     AddCount(result, rank, "tensors");
     AddCount(result, rank, "bytes");
     for (const Json& difference : rank["differences"]) result["differences"].push_back(difference);

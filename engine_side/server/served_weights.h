@@ -2,6 +2,8 @@
 // while no reload runs.
 #pragma once
 
+#include <cstdint>
+#include <stop_token>
 #include <string>
 
 #include "engine_side/server/rank_group.h"
@@ -17,8 +19,9 @@ Json ExportServed(RankGroup& ranks, const Version& version, const ModelDescripti
                   const std::string& directory);
 
 // Compares the served weights with a cold load of the checkpoint that `params` names. Returns {"equal", "tensors",
-// "bytes", "differences"}.
-Json CompareServed(RankGroup& ranks, const Json& params);
+// "bytes", "differences"}. Throws what a rank does, and soon once `abandoned` stops; the ranks then end the comparison,
+// which they know by its number, as well.
+Json CompareServed(RankGroup& ranks, Json params, std::uint64_t comparison, const std::stop_token& abandoned);
 
 // Lends the served weights. `status` is the Reloader's, and has the version that they are lent as. `endpoint` is the
 // engine's; each rank lends at the same address. Returns {"version", "tp", "pp", "pp_layers", "expert_parallel",

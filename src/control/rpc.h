@@ -4,7 +4,9 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
+#include <utility>
 
 #include "layercast/error.h"
 #include "src/base/deadline.h"
@@ -19,12 +21,16 @@ inline constexpr std::int64_t kMaxRpcBytes = 32 << 20;
 // Copies answer the same request.
 class RpcReply {
  public:
-  explicit RpcReply(std::function<void(Json)> send) : send_(std::move(send)) {}
+  explicit RpcReply(std::function<void(Json)> send, std::stop_token abandoned = {})
+      : send_(std::move(send)), abandoned_(std::move(abandoned)) {}
   void Result(Json result) const { send_({{"result", std::move(result)}}); }
   void Failure(const Error& error) const { send_({{"error", ErrorToJson(error)}}); }
+  // Stops once nobody waits for the answer any more: the client has given the call up, or its connection has ended.
+  const std::stop_token& abandoned() const { return abandoned_; }
 
  private:
   std::function<void(Json)> send_;
+  std::stop_token abandoned_;
 };
 
 // Resource; thread-safe. The thread "lc-rpc" owns the socket and calls the handler, which must not block: it answers

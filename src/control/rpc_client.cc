@@ -1,4 +1,6 @@
 #include <array>
+#include <cstdint>
+#include <exception>
 #include <optional>
 #include <utility>
 #include <zmq.hpp>
@@ -47,9 +49,21 @@ class RpcClient::Impl {
 
   Json Call(const std::string& method, const Json& params, Deadline deadline) {
     if (!connected_) Connect(method, deadline);
-    const std::uint64_t ended = limits_->Ended();
     const std::uint64_t id = ++last_id_;
+    const std::uint64_t ended = limits_->Ended();
     Send({{"id", id}, {"method", method}, {"params", params}}, method);
+    Json answer;
+    try {
+      answer = AwaitAnswer(id, method, deadline, ended);
+    } catch (...) {
+      GiveUp(id);
+      throw;
+    }
+    return Answer(std::move(answer), method);
+  }
+
+ private:
+  Json AwaitAnswer(std::uint64_t id, const std::string& method, Deadline deadline, std::uint64_t ended) {
     Clock::time_point last_heard = Clock::now();
     Clock::time_point next_ping = last_heard;
     bool heard_now = false;
@@ -73,7 +87,7 @@ class RpcClient::Impl {
               ErrorCode::kInvalidArgument,
               peer_ + ", '" + method + "': expected an answer in JSON, got something else (a publisher's endpoint?)");
         }
-        if (message.is_object() && message.value("id", Json()) == Json(id)) return Answer(std::move(message), method);
+        if (message.is_object() && message.value("id", Json()) == Json(id)) return message;
       }
       if (const std::string why = limits_->Enforce(); !why.empty()) {
         throw Error(ErrorCode::kCorrupt, peer_ + ", '" + method + "': " + why);
@@ -97,7 +111,6 @@ class RpcClient::Impl {
     }
   }
 
- private:
   // Not before the first call, whose deadline bounds how long the address of a host's name is looked up.
   void Connect(const std::string& method, Deadline deadline) {
     try {
@@ -123,6 +136,15 @@ class RpcClient::Impl {
     }
     if (!socket_.send(zmq::buffer(text), zmq::send_flags::dontwait)) {
       throw Error(ErrorCode::kUnavailable, peer_ + " takes no messages, calling '" + method + "'");
+    }
+  }
+
+  // Tells the peer that nobody waits for the call's answer any more. Where that cannot be sent, so be it: the call has
+  // failed already.
+  void GiveUp(std::uint64_t id) noexcept {
+    try {
+      static_cast<void>(socket_.send(zmq::buffer(Json{{"cancel", id}}.dump()), zmq::send_flags::dontwait));
+    } catch (const std::exception&) {
     }
   }
 

@@ -18,11 +18,11 @@
 #include "src/base/shallow_json.h"
 #include "src/base/thread_name.h"
 #include "src/base/wake_up.h"
+#include "src/control/open_calls.h"
 #include "src/control/rpc.h"
 #include "src/zmq/connection_limits.h"
 #include "src/zmq/context.h"
 #include "src/zmq/listening.h"
-#include "src/zmq/peer_connection.h"
 #include "src/zmq/peer_ledger.h"
 #include "src/zmq/poll_sockets.h"
 #include "src/zmq/take_turn.h"
@@ -34,11 +34,11 @@ constexpr int kMostMessages = 1000;                 // that wait for a client to
 constexpr std::size_t kLongestMethod = 256;         // bytes; errors about a method have its name
 constexpr std::chrono::seconds kBarredAtLeast{30};  // a client that was cut off
 
-// Whom an answer goes to. Value.
-struct Client {
-  std::string routing_id;
-  PeerConnection connection;
-};
+// The host of a client may vanish without a word. Its kernel is asked after so much silence, so often.
+constexpr int kSilentSeconds = 15;
+constexpr int kSecondsBetweenProbes = 5;
+constexpr int kProbes = 3;
+constexpr int kUntakenMs = 30'000;  // what was sent to it, and not acknowledged by its kernel
 
 // Throws unless it is a request. All that an answer repeats of it is short.
 void CheckRequest(const Json& message) {
@@ -63,17 +63,22 @@ Json NumberIn(const Json& message, const char* name) {
 // Answers on their way to the thread that owns the socket. Thread-safe. Shared by the server and its replies, which may
 // outlive the server.
 struct Answers {
+  struct Answer {
+    Caller to;
+    std::uint64_t call;  // its number
+    std::string text;
+  };
   std::mutex mutex;
-  std::vector<std::pair<Client, std::string>> waiting;  // with their texts; guarded by mutex
+  std::vector<Answer> waiting;  // guarded by mutex
   WakeUp wake_up;
 
-  void Put(const Client& to, const Json& answer) {
+  void Put(const Caller& to, std::uint64_t call, const Json& answer) {
     // Bytes that are not UTF-8 (in a user's file name, say) are replaced: they must not keep an answer from being sent.
     std::string text = answer.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (std::cmp_greater(text.size(), kMaxRpcBytes)) text = TooLarge(answer.at("id"), text.size()).dump();
     {
       const std::lock_guard lock(mutex);
-      waiting.emplace_back(to, std::move(text));
+      waiting.push_back({to, call, std::move(text)});
     }
     wake_up.Ring();
   }
@@ -96,7 +101,10 @@ class RpcServer::Impl {
       : handler_(std::move(handler)),
         context_(MakeContext("engine '" + endpoint + "'")),
         socket_(context_, zmq::socket_type::router) {
-    limits_.emplace(context_, socket_, ConnectionLimits::Options{.most_bytes = kMaxRpcBytes});
+    limits_.emplace(context_, socket_,
+                    ConnectionLimits::Options{.most_bytes = kMaxRpcBytes,
+                                              .on_end = [this](const PeerConnection& ended) { calls_.End(ended); }});
+    SetKeepAlive();
     socket_.set(zmq::sockopt::linger, 500);
     socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
     socket_.set(zmq::sockopt::rcvhwm, ConnectionLimits::kMostUnheard);
@@ -115,6 +123,15 @@ class RpcServer::Impl {
   // The most that is received before answers are sent and a request to stop is noticed.
   static constexpr Turn kTurn{.messages = 16, .bytes = 1 << 20};
 
+  // So that the end of a client's host ends its connection as well.
+  void SetKeepAlive() {
+    socket_.set(zmq::sockopt::tcp_keepalive, 1);
+    socket_.set(zmq::sockopt::tcp_keepalive_idle, kSilentSeconds);
+    socket_.set(zmq::sockopt::tcp_keepalive_intvl, kSecondsBetweenProbes);
+    socket_.set(zmq::sockopt::tcp_keepalive_cnt, kProbes);
+    socket_.set(zmq::sockopt::tcp_maxrt, kUntakenMs);
+  }
+
   void Run(const std::stop_token& stop) {
     NameThisThread("lc-rpc");
     while (!stop.stop_requested()) {
@@ -130,15 +147,18 @@ class RpcServer::Impl {
 
   void SendAnswers() {
     answers_->wake_up.Clear();
-    std::vector<std::pair<Client, std::string>> waiting;
+    std::vector<Answers::Answer> waiting;
     {
       const std::lock_guard lock(answers_->mutex);
       waiting.swap(answers_->waiting);
     }
-    for (const auto& [to, text] : waiting) Send(to, text);
+    for (const auto& [to, call, text] : waiting) {
+      calls_.Close(to, call);
+      Send(to, text);
+    }
   }
 
-  void Send(const Client& to, const std::string& text) {
+  void Send(const Caller& to, const std::string& text) {
     if (ledger_.IsBarred(to.routing_id)) return;
     const std::span<const std::byte> bytes = std::as_bytes(std::span(text));
     std::optional<zmq::message_t> charged = ledger_.Charge(to.routing_id, {bytes.begin(), bytes.end()});
@@ -154,7 +174,7 @@ class RpcServer::Impl {
   }
 
   // The client has left too much untaken.
-  void CutOff(const Client& client) {
+  void CutOff(const Caller& client) {
     ledger_.Bar(client.routing_id);
     log::error(
         "engine {}: a client ({}) loses its connection, because it does not take its answers: expected at most {} "
@@ -173,13 +193,19 @@ class RpcServer::Impl {
     if (!why.empty()) log::warn("engine {}: a client loses its connection: {}", endpoint(), why);
   }
 
-  void Take(const Client& from, std::string_view text) {
+  void Take(const Caller& from, std::string_view text) {
+    calls_.Heard(from);
     const Json message = ParseShallowJson<Json>(text);
     if (const Json ping = NumberIn(message, "ping"); !ping.is_null()) return Send(from, Json{{"pong", ping}}.dump());
-    const RpcReply reply([answers = answers_, from, id = NumberIn(message, "id")](Json answer) {
-      answer["id"] = id;
-      answers->Put(from, answer);
-    });
+    if (const Json call = NumberIn(message, "cancel"); !call.is_null()) return calls_.GiveUp(from, call);
+    const Json id = NumberIn(message, "id");
+    const OpenCalls::Call call = calls_.Open(from, id);
+    const RpcReply reply(
+        [answers = answers_, from, id, number = call.number](Json answer) {
+          answer["id"] = id;
+          answers->Put(from, number, answer);
+        },
+        call.abandoned);
     try {
       CheckRequest(message);
       handler_(message["method"].get<std::string>(), message.value("params", Json::object()), reply);
@@ -190,7 +216,8 @@ class RpcServer::Impl {
 
   const Handler handler_;
   const std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();  // the other owners are the replies
-  PeerLedger ledger_{kMaxRpcBytes};                                       // outlives the context
+  OpenCalls calls_;
+  PeerLedger ledger_{kMaxRpcBytes};  // outlives the context
   zmq::context_t context_;
   std::optional<ConnectionLimits> limits_;  // watches socket_, and must outlive it
   zmq::socket_t socket_;

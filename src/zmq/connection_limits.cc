@@ -62,7 +62,7 @@ std::string ConnectionLimits::Enforce(bool all_taken) {
         meter.connection().Cut();
         complaint_ = MessageMeter::Complaint(options_.most_bytes, options_.patience);
       }
-      at = endless ? connections_.erase(at) : std::next(at);
+      at = endless ? Forget(at) : std::next(at);
     }
   }
   return std::exchange(complaint_, {});
@@ -73,7 +73,7 @@ std::string ConnectionLimits::Enforce(bool all_taken) {
 // is told of as ended later in the same queue; what is in `connections_` when all has been taken is the socket's own.
 void ConnectionLimits::TakeEvents() {
   while (const std::optional<SocketEvents::Event> event = events_.Next()) {
-    connections_.erase(event->value);
+    if (const auto known = connections_.find(event->value); known != connections_.end()) Forget(known);
     if (event->number == ZMQ_EVENT_DISCONNECTED) {
       ++ended_;
       continue;
@@ -81,6 +81,11 @@ void ConnectionLimits::TakeEvents() {
     const MessageMeter meter(event->value, options_.most_bytes, options_.patience);
     connections_.emplace(event->value, Connection{meter, ++last_number_});
   }
+}
+
+ConnectionLimits::Connections::iterator ConnectionLimits::Forget(Connections::iterator connection) {
+  if (options_.on_end) options_.on_end(connection->second.meter.connection());
+  return connections_.erase(connection);
 }
 
 // Ends the oldest connections over which no message has come, or else the newest of all. So whoever opens many and says
@@ -94,7 +99,7 @@ void ConnectionLimits::MakeRoom() {
   while (connections_.size() > options_.most_connections) {
     const auto least = std::min_element(connections_.begin(), connections_.end(), by_worth);
     least->second.meter.connection().Cut();
-    connections_.erase(least);
+    Forget(least);
   }
   complaint_ = "expected at most " + std::to_string(options_.most_connections) + " connections, got more";
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <zmq.hpp>
@@ -29,6 +30,9 @@ class ConnectionLimits {
     std::uint64_t most_bytes = 0;  // of a message, with all its frames
     std::chrono::milliseconds patience = MessageMeter::kPatience;
     std::size_t most_connections = kMostConnections;
+    // Called once for each connection when it is known to have ended, whoever has ended it: within Heard, Enforce,
+    // Moved or Ended. May be empty.
+    std::function<void(const PeerConnection&)> on_end{};
   };
 
   // Before `socket` binds or connects; `socket` must be closed before this is destroyed (as for SocketEvents).
@@ -58,6 +62,7 @@ class ConnectionLimits {
   using Connections = std::map<int, Connection>;  // by descriptor
 
   void TakeEvents();
+  Connections::iterator Forget(Connections::iterator connection);
   void MakeRoom();
 
   SocketEvents events_;

@@ -3,6 +3,7 @@
 // that socket's. Whoever makes one knows that the descriptor is ZeroMQ's (see ConnectionLimits).
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 
@@ -13,6 +14,7 @@ class PeerConnection {
  public:
   PeerConnection() = default;  // one that no longer exists
   explicit PeerConnection(int fd) : fd_(fd), socket_(SocketOf(fd)) {}
+  auto operator<=>(const PeerConnection& other) const = default;
   // Whether ZeroMQ still has it.
   bool IsOpen() const { return socket_ != 0 && SocketOf(fd_) == socket_; }
   // Ends the connection: ZeroMQ then drops what it still holds for the peer. This is the only way to make it let go of

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+import endless
 import network as networks
 import program as layercast_program
 from reload_setting import fired, struck_mid_transfer
@@ -111,6 +112,17 @@ def test_a_publisher_that_freezes_behind_such_a_link_is_noticed(channel, setting
         publisher.signal(signal.SIGCONT)
     assert done["error"]["code"] == "unavailable" and "silent for" in done["error"]["message"]
     setting.assert_failed_and_still_serving_a(done, publisher.endpoint)
+
+
+def test_zmq_tells_of_a_client_whose_host_has_vanished(program, start, network, checkpoint, tmp_path):
+    """Nobody tells of its end: the engine's kernel asks its own for half a minute."""
+    engine = start("serve", "--model", endless.endless_copy(checkpoint("qwen3", "a"), tmp_path / "endless"),
+                   "--bind", f"tcp://{networks.ENGINE}:0", "--allow-remote")
+    asked = endless.generate(program.on(network.publisher), engine)
+    with network.cut("publisher"), network.cut("engine"):
+        asked[1].kill()
+        program.finish(asked, status=-signal.SIGKILL)
+        assert program.reload(engine, "--pause-mode", "wait", "--timeout", 58)["ok"]
 
 
 @pytest.mark.parametrize("channel", CHANNELS)

@@ -6,8 +6,9 @@
 // which they die; with `fails_on`, that rank alone, and the others go on until they are told to give the attempt up,
 // and then fail with the code `gives_up_with`. `says` has what each rank says of its progress as it stages. A step
 // gives each sequence the token after its last one, and as log-probability the number of tokens that were fed; one
-// token kills the rank, and after another none can be picked. With a folder as --model that has the pipes `asked` and
-// `go`, a step says that it was asked for and waits for leave (step_gate.h).
+// token kills the rank, and after another none can be picked. `compare` with `held` says so at the gate, answers nothing
+// until it is cancelled, and until then `digests` fails. With a folder as --model that has the pipes `asked` and `go`, a
+// step says that it was asked for and waits for leave (step_gate.h).
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -65,10 +66,12 @@ class ScriptedRank {
     if (method == "step") return TakeStep(message);
     const Json& params = message["params"];
     if (method == "cancel") return GiveUp(message);
+    if (method == "digests" && !comparison_.is_null()) return Fail(message, "internal");
     if (method == "digests") return Answer(message, ReportOf(Served().now));
     if (method == "roll_back") return RollBack(message);
     if (method == "staged") return Answer(message, staged_);
     if (method == "export") return Answer(message, {{"files", Json::array()}, {"tensors", 0}, {"bytes", 0}});
+    if (method == "compare" && params.value("weights_path", "") == "held") return HoldComparison(message);
     if (method == "compare") return Answer(message, {{"tensors", 0}, {"bytes", 0}, {"differences", Json::array()}});
     if (method == "lend") return Answer(message, {{"endpoint", "tcp://127.0.0.1:1"}});
     if (method == "stage" || method == "prepare" || method == "commit" || method == "verify" || method == "abort") {
@@ -149,8 +152,20 @@ class ScriptedRank {
     return stream_.Send({{"id", message["id"]}, {"result", result}});
   }
 
-  // What was under way is answered, if it is of that attempt.
+  bool HoldComparison(const Json& message) {
+    comparison_ = message;
+    return ::write(asked_, "?", 1) == 1;
+  }
+
+  // What was under way is answered, if it is of that attempt or comparison.
   bool GiveUp(const Json& message) {
+    if (message["params"].contains("comparison")) {
+      if (comparison_["params"]["comparison"] == message["params"]["comparison"]) {
+        Fail(comparison_, "cancelled");
+        comparison_ = nullptr;
+      }
+      return Answer(message, Json::object());
+    }
     if (!given_up_.is_null() && reload_["attempt"] == message["params"]["attempt"]) {
       const Json error = {{"code", reload_["gives_up_with"]}, {"message", "it was given up"}};
       const Json report = Json::parse(layercast::ReloadReport().ToJson());
@@ -194,6 +209,7 @@ class ScriptedRank {
   layercast::JsonStream stream_;
   Json reload_ = Json::object();  // what the latest one was asked for
   Json given_up_;                 // the call of it that waits to be
+  Json comparison_;               // the call that is held
   bool staged_ = false;
   bool committed_ = false;  // by this process
   int memory_ = -1;

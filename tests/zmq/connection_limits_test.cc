@@ -214,6 +214,38 @@ TEST_F(ClosedConnectionTest, IsNotCutAnyMoreForAMessageThatIsJudgedLate) {
   EXPECT_TRUE(stranger.Moves());
 }
 
+// Whoever has ended it.
+class EndOfConnectionTest : public ConnectionLimitsTest {
+ protected:
+  void SetUp() override {
+    Listen({.most_bytes = kMost, .on_end = [this](const PeerConnection& ended) { ended_.push_back(ended); }});
+  }
+  std::vector<PeerConnection> ended_;
+};
+
+TEST_F(EndOfConnectionTest, IsToldOfOnce) {
+  zmq::context_t context;
+  zmq::socket_t stays(context, zmq::socket_type::dealer);
+  stays.connect(endpoint());
+  stays.send(zmq::message_t(10), zmq::send_flags::none);
+  while (taken_ < 1) Take();
+  std::future<bool> cut = std::async(std::launch::async, [at = endpoint()] { return RawZmtp::Connect(at).IsCut(); });
+  TakeUntil(cut);
+  EXPECT_THAT(ended_, SizeIs(1)) << "by the limits";
+  zmq::message_t id, body;
+  {
+    zmq::socket_t goes(context, zmq::socket_type::dealer);
+    goes.connect(endpoint());
+    goes.send(zmq::message_t(10), zmq::send_flags::none);
+    ASSERT_TRUE(socket_.recv(id) && socket_.recv(body));
+  }
+  limits_->Heard(body);
+  const Deadline patience = Deadline::After(kPatience);
+  while (limits_->size() > 1 && !patience.Passed()) Take();
+  EXPECT_THAT(ended_, SizeIs(2)) << "by its other end";
+  stays.close();
+}
+
 class FewConnectionsTest : public ConnectionLimitsTest {
  protected:
   void SetUp() override { Listen({.most_bytes = kMost, .most_connections = 2}); }
