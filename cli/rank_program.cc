@@ -30,9 +30,12 @@ void Declare(CLI::App& app, RankOptions& options) {
   app.add_option("--collective-fd", options.collective_fd);
 }
 
-// Makes glibc keep freed memory. libzmq allocates memory for every message that it receives. By default glibc gives it
-// back to the kernel each time, and the page faults cost more than the copying (docs/transports.md).
+// Makes glibc keep freed memory until malloc_trim is called, when a reload or the like has ended (rank_process.cc).
+// libzmq allocates memory for every message that it receives. By default glibc gives it back to the kernel each time,
+// and the page faults cost more than the copying (docs/transports.md). One arena for all threads, because malloc_trim
+// leaves the end of every other arena as it is, which is up to 64 MiB.
 void KeepFreedMemory() {
+  ::mallopt(M_ARENA_MAX, 1);
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 256 << 20);
 }

@@ -1,5 +1,6 @@
 #include "engine_side/server/rank_process.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <map>
@@ -39,6 +40,10 @@ constexpr std::chrono::milliseconds kCollectiveTimeout{20'000};
 // A stage waits while those before it compute a whole pass. This is a little less than the parent allows for a step, so
 // that a rank can still say whom it waited for.
 constexpr std::chrono::milliseconds kStageTimeout{55'000};
+
+// glibc keeps what is freed, for as long as a call goes on that may use it again (KeepFreedMemory in
+// cli/rank_program.cc). What lay there may have been as large as the model.
+void GiveFreedMemoryBack() { ::malloc_trim(0); }
 
 ParallelConfig ParallelOf(const RankOptions& options) {
   ParallelConfig parallel{.tp_rank = options.tp_rank,
@@ -148,9 +153,16 @@ class RankProcess {
         continue;
       }
       if (const auto found = forward.find(method); found != forward.end()) {
-        forward_calls_.Put([this, call = found->second, request = *message] { Answer(call, request); });
+        const bool receives = method == "commit" && options_.commit != CommitPolicy::kStaged;
+        forward_calls_.Put([this, receives, call = found->second, request = *message] {
+          Answer(call, request);
+          if (receives) GiveFreedMemoryBack();
+        });
       } else if (const auto stage = staging.find(method); stage != staging.end()) {
-        staging_calls_.Put([this, call = stage->second, request = *message] { Answer(call, request); });
+        staging_calls_.Put([this, call = stage->second, request = *message] {
+          Answer(call, request);
+          GiveFreedMemoryBack();
+        });
       } else {
         stream_.Send({{"id", message->value("id", 0)},
                       {"error", ErrorToJson(Error(ErrorCode::kInternal, "no method '" + method + "'"))}});
