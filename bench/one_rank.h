@@ -15,6 +15,7 @@
 
 #include "bench/decoder_layers.h"
 #include "bench/throttled_transport.h"
+#include "engine_side/quant/recipe_table.h"
 #include "engine_side/reload/attempt.h"
 #include "engine_side/reload/stager.h"
 #include "layercast/publisher.h"

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "bench/one_rank.h"
+#include "engine_side/quant/recipe_table.h"
 #include "engine_side/reload/amax_requests.h"
 #include "src/base/check.h"
 #include "src/session/channel_chooser.h"

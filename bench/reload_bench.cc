@@ -15,6 +15,7 @@
 
 #include "bench/decoder_layers.h"
 #include "engine_side/plan/piece.h"
+#include "engine_side/quant/recipe_table.h"
 #include "engine_side/reload/amax_requests.h"
 #include "engine_side/reload/host_work.h"
 #include "engine_side/reload/pipeline.h"

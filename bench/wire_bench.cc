@@ -21,6 +21,7 @@
 #include "src/wire/schedule.h"
 #if LAYERCAST_HAVE_UCX
 #include "bench/bare_ucx.h"
+#include "src/transport/transports.h"
 #endif
 
 namespace layercast::bench {

@@ -11,6 +11,7 @@
 #include "engine_side/engine/decoder.h"
 #include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/quant/recipe.h"
+#include "engine_side/quant/recipe_table.h"
 #include "layercast/model/registry.h"
 
 namespace layercast::cli {

@@ -122,7 +122,7 @@ class Publish final : public Subcommand {
     const PublishedVersion published =
         publisher.Publish({.lineage = lineage_.empty() ? DefaultLineage(checkpoint_.path()) : lineage_,
                            .step = step_,
-                           .mode = mode_ == "stream" ? PublishAs::kStream : PublishAs::kSnapshot,
+                           .mode = mode_ == "stream" ? PublishMode::kStream : PublishMode::kSnapshot,
                            .layer_order = order_ == "layer",
                            .part = part,
                            .run = run_.empty() ? std::nullopt : std::optional(run_)},

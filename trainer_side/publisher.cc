@@ -146,8 +146,8 @@ class Publisher::Impl {
     if (!weights.walk) throw Error(ErrorCode::kInvalidArgument, "weights without a walk");
     ExpectWithin("config (bytes)", std::size_t{0}, weights.config.size(), wire::kMaxConfigBytes);
     FreeEvicted();
-    auto state =
-        options.mode == PublishAs::kStream ? OfferStream(options, std::move(weights)) : OfferSnapshot(options, weights);
+    auto state = options.mode == PublishMode::kStream ? OfferStream(options, std::move(weights))
+                                                      : OfferSnapshot(options, weights);
     service_.Offer(state->offered);
     last_layout_ = state->offered->manifest().layout();
     last_step_[options.lineage] = options.step;

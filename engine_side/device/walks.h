@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "engine_side/device/element_walk.h"
-#include "layercast/captured_buffers.h"
+#include "layercast/captured_buffer.h"
 #include "layercast/model/placement.h"
 
 namespace layercast {

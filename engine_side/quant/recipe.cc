@@ -1,31 +1,11 @@
 #include "engine_side/quant/recipe.h"
 
-#include <array>
 #include <cstring>
 
-#include "engine_side/quant/recipe_parts.h"
-#include "layercast/error.h"
 #include "src/tensor/value_tables.h"
 
 namespace layercast {
 namespace {
-
-struct Entry {
-  std::string_view name;
-  std::unique_ptr<const Recipe> (*make)(const RecipeOptions& options);
-};
-
-// A new recipe is a line here, its factory's declaration in recipe_parts.h, and its file.
-constexpr std::array kRecipes = {
-    Entry{"none", [](const RecipeOptions&) { return MakeNone(); }},
-    Entry{"fp8_per_tensor", [](const RecipeOptions&) { return MakeFp8PerTensor(); }},
-    Entry{"fp8_per_channel", [](const RecipeOptions&) { return MakeFp8PerChannel(); }},
-    Entry{"fp8_per_block", [](const RecipeOptions& o) { return MakeFp8PerBlock(o.power_of_two_scales); }},
-    Entry{"mxfp8", [](const RecipeOptions&) { return MakeMxfp8(); }},
-    Entry{"mxfp4", [](const RecipeOptions&) { return MakeMxfp4(); }},
-    Entry{"nvfp4", [](const RecipeOptions&) { return MakeNvfp4(); }},
-    Entry{"int8_per_channel", [](const RecipeOptions&) { return MakeInt8PerChannel(); }},
-};
 
 float ScaleAt(DType type, const std::byte* scales, std::size_t index) {
   if (type == DType::kF32) {
@@ -54,22 +34,6 @@ QuantizedWeight Recipe::Read(std::span<const KernelTensorView> tensors) const {
     weight.scales[i] = ScaleAt(form.scales, tensors[1].data, i) * global;
   }
   return weight;
-}
-
-std::unique_ptr<const Recipe> MakeRecipe(std::string_view name, const RecipeOptions& options) {
-  std::string known;
-  for (const Entry& entry : kRecipes) {
-    if (entry.name == name) return entry.make(options);
-    known += (known.empty() ? "" : ", ") + std::string(entry.name);
-  }
-  throw Error(ErrorCode::kInvalidArgument, "unknown quantization '" + std::string(name) + "'; known: " + known);
-}
-
-std::vector<std::string> KnownRecipes() {
-  std::vector<std::string> names;
-  names.reserve(kRecipes.size());
-  for (const Entry& entry : kRecipes) names.emplace_back(entry.name);
-  return names;
 }
 
 }  // namespace layercast

@@ -76,8 +76,4 @@ class Recipe {
   QuantizedWeight Read(std::span<const KernelTensorView> tensors) const;
 };
 
-// Makes one of KnownRecipes(). Throws kInvalidArgument, listing them, for any other name.
-std::unique_ptr<const Recipe> MakeRecipe(std::string_view name, const RecipeOptions& options = {});
-std::vector<std::string> KnownRecipes();
-
 }  // namespace layercast

@@ -40,18 +40,6 @@ void WriteCaptured(ReloadStream& stream, const KernelTensor& tensor, std::span<c
   stream.Scatter(buffer.dtype, bytes.data(), buffer.dtype, buffer.address, walk, 0, NumElements(walk), nullptr);
 }
 
-void ReadCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes) {
-  ForEachRun(buffer, [&](const std::byte* address, std::size_t offset, std::size_t count) {
-    std::memcpy(bytes.data() + offset, address, count);
-  });
-}
-
-void SaveCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes) {
-  ForEachRun(buffer, [&](const std::byte* address, std::size_t offset, std::size_t count) {
-    StreamCopy(address, count, bytes.data() + offset);
-  });
-}
-
 std::vector<CommitShare> SharesOf(std::span<const KernelTensor> tensors) {
   std::vector<CommitShare> shares;
   std::size_t room = 0;  // of the last share

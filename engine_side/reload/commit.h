@@ -18,10 +18,6 @@ void WriteCaptured(const KernelTensor& tensor, std::span<const std::byte> bytes)
 // The same for a buffer on a device: the writes are queued on the stream. `bytes` are on the device as well, or, if the
 // buffer is one run, in pinned memory.
 void WriteCaptured(ReloadStream& stream, const KernelTensor& tensor, std::span<const std::byte> bytes);
-// Reads a captured buffer in host memory, row-major (for a device's, see captured_on_device.h). SaveCaptured is for
-// bytes that are kept and not looked at soon.
-void ReadCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes);
-void SaveCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes);
 
 // What one thread writes of a version: the bytes from `begin` of tensor `first` to `end` of tensor `last`.
 struct CommitShare {

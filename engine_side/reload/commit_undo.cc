@@ -2,6 +2,7 @@
 // version does not become whole on every rank.
 #include "engine_side/reload/commit.h"
 #include "engine_side/reload/old_bytes.h"
+#include "engine_side/reload/read_captured.h"
 #include "engine_side/reload/staging.h"
 #include "engine_side/reload/write_record.h"
 

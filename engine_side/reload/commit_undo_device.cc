@@ -4,6 +4,7 @@
 #include "engine_side/reload/captured_on_device.h"
 #include "engine_side/reload/commit.h"
 #include "engine_side/reload/old_bytes.h"
+#include "engine_side/reload/read_captured.h"
 #include "engine_side/reload/write_record.h"
 
 namespace layercast {

@@ -8,7 +8,7 @@
 
 #include "engine_side/device/walks.h"
 #include "engine_side/reload/captured_on_device.h"
-#include "engine_side/reload/commit.h"
+#include "engine_side/reload/read_captured.h"
 #include "engine_side/reload/wrong_values.h"
 #include "layercast/error.h"
 #include "src/base/check.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine_side/quant/recipe_table.h"
 #include "layercast/model/quantized_form.h"
 #include "src/base/check.h"
 

@@ -6,6 +6,7 @@
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/session/slow_channel.h"
+#include "src/transport/transports.h"
 
 namespace layercast {
 namespace {

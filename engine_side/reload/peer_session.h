@@ -14,7 +14,7 @@
 #include "engine_side/plan/merged_version.h"
 #include "engine_side/reload/config_check.h"
 #include "engine_side/reload/progress.h"
-#include "layercast/receiver.h"
+#include "layercast/receiver_options.h"
 #include "layercast/report.h"
 #include "src/base/failpoint.h"
 #include "src/base/worker_pool.h"

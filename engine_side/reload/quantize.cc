@@ -7,10 +7,12 @@
 #include "engine_side/model/reciprocals.h"
 #include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/quant/recipe_parts.h"
+#include "engine_side/quant/recipe_table.h"
 #include "engine_side/reload/check_scales.h"
 #include "engine_side/reload/wrong_values.h"
 #include "layercast/error.h"
 #include "src/tensor/element.h"
+#include "src/tensor/scan.h"
 
 namespace layercast {
 namespace {
@@ -23,16 +25,6 @@ MatrixStack StackOf(const PlannedParameter& parameter) {
 }
 
 }  // namespace
-
-MatrixView AsMatrix(const TensorSpec& spec, const std::byte* data) {
-  const std::int64_t cols = spec.shape.empty() ? 1 : spec.shape.back();
-  const std::int64_t elements = spec.num_elements();
-  return {.dtype = spec.dtype,
-          .data = data,
-          .rows = cols == 0 ? 0 : elements / cols,
-          .cols = cols,
-          .row_stride = cols * BitsPerElement(spec.dtype) / 8};
-}
 
 QuantizeStage::QuantizeStage(const LoadPlan& plan, const Manifest& manifest, const KernelLayout& layout,
                              const LayerRecipes& recipes, const AmaxTable& amax, const LayerSink& sink, StageWork& work,

@@ -64,7 +64,4 @@ class QuantizeStage {
   std::vector<KernelTensorView> outputs_;  // what OutputsOf returned last
 };
 
-// A contiguous parameter as the matrix that recipes work on, in which the last dimension is a row.
-MatrixView AsMatrix(const TensorSpec& spec, const std::byte* data);
-
 }  // namespace layercast

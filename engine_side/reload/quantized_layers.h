@@ -10,7 +10,7 @@
 
 #include "engine_side/reload/packed_experts.h"
 #include "layercast/model/quantizable_layer.h"
-#include "layercast/receiver.h"
+#include "layercast/receiver_options.h"
 #include "layercast/tensor.h"
 #include "src/tensor/manifest.h"
 

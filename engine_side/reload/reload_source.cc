@@ -1,7 +1,7 @@
-// The functions by which a host program says where new weights come from (layercast/receiver.h).
+// The functions by which a host program says where new weights come from (layercast/reload_source.h).
 #include <utility>
 
-#include "layercast/receiver.h"
+#include "layercast/reload_source.h"
 
 namespace layercast {
 namespace {

@@ -9,6 +9,7 @@
 #include "layercast/error.h"
 #include "src/base/naming_source.h"
 #include "src/base/stop_check.h"
+#include "src/transport/transports.h"
 
 namespace layercast {
 namespace {

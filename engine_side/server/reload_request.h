@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "layercast/receiver.h"
+#include "layercast/reload_source.h"
 
 namespace layercast {
 

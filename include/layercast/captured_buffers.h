@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "layercast/captured_buffer.h"
 #include "layercast/export.h"
 #include "layercast/tensor.h"
 #include "layercast/version.h"
@@ -19,18 +20,6 @@ namespace layercast {
 
 class CapturedOnDevice;
 class ReloadStream;  // engine_side/device/reload_stream.h
-
-// One buffer, as the engine describes it. Value; the memory is borrowed.
-struct LAYERCAST_PUBLIC CapturedBuffer {
-  std::string name;  // kernel name: "model.layers.0.self_attn.qkv_proj.weight_scale"
-  std::byte* address = nullptr;
-  DType dtype = DType::kF32;
-  Shape shape;
-  std::vector<std::int64_t> strides{};  // elements, one per dimension; empty: contiguous, row-major
-  Device device{};
-
-  bool operator==(const CapturedBuffer&) const = default;
-};
 
 // The table of an engine's captured buffers, fixed for the life of the engine. Value: copies describe the same memory.
 // Reading is thread-safe; only the commit stage writes to the buffers.

@@ -13,6 +13,7 @@
 
 #include "layercast/checkpoint_source.h"
 #include "layercast/export.h"
+#include "layercast/publish_mode.h"
 #include "layercast/tensor.h"
 #include "layercast/version.h"
 #include "layercast/weights_iterator.h"
@@ -48,10 +49,6 @@ struct LAYERCAST_PUBLIC Weights {
                       std::vector<std::optional<TensorPart>> parts = {});
 };
 
-// kSnapshot: the version stays in memory, and engines pull it at their own pace. kStream: the tensors are walked once
-// for each engine as it takes them, and kept no longer than that.
-enum class PublishAs : std::uint8_t { kSnapshot, kStream };
-
 // Value.
 struct PublisherOptions {
   std::string endpoint = "tcp://127.0.0.1:0";  // of the control link; port 0 picks a free one
@@ -79,7 +76,7 @@ struct PublisherOptions {
 struct PublishOptions {
   std::string lineage;
   std::uint64_t step = 0;
-  PublishAs mode = PublishAs::kSnapshot;
+  PublishMode mode = PublishMode::kSnapshot;
   // For streams: walks in the order of the receivers' schedules (layer order) instead of the source's own. Needs a
   // source that gives tensors by name, such as a checkpoint.
   bool layer_order = false;

@@ -1,6 +1,8 @@
 // `--load-format gguf`: llama.cpp's files of models of the Llama family, whole or split. F32, F16 and BF16 tensors come
 // as they are. Q8_0 blocks become fp32 values, exactly, which loading then casts to the model's dtype as usual. A
 // tensor of all experts comes as one tensor for each expert.
+#include "src/checkpoint/gguf_loader.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -17,7 +19,6 @@
 #include "src/checkpoint/gguf_header.h"
 #include "src/checkpoint/gguf_split.h"
 #include "src/checkpoint/llama_names.h"
-#include "src/checkpoint/loader.h"
 #include "src/checkpoint/owned_tensor.h"
 #include "src/tensor/cast.h"
 

@@ -4,6 +4,10 @@
 
 #include "layercast/error.h"
 #include "src/base/utf8.h"
+#include "src/checkpoint/gguf_loader.h"
+#include "src/checkpoint/mistral_loader.h"
+#include "src/checkpoint/pt_loader.h"
+#include "src/checkpoint/safetensors_loader.h"
 
 namespace layercast {
 namespace {

@@ -1,5 +1,5 @@
-// What a checkpoint format implements: one file in this folder defines its Loader, whose Make function is declared at
-// the end here, and load_format.cc has one line for it. SurveyCheckpoint reads folders through these.
+// What a checkpoint format implements: one file defines its Loader, and load_format.cc has one line for it.
+// SurveyCheckpoint reads folders through these.
 #pragma once
 
 #include <cstddef>
@@ -60,10 +60,5 @@ class Loader {
   virtual std::vector<std::string> Choose(const std::vector<std::string>& names) const = 0;
   virtual std::shared_ptr<const TensorFile> Open(const std::filesystem::path& file) const = 0;
 };
-
-std::unique_ptr<const Loader> MakeSafetensorsLoader();
-std::unique_ptr<const Loader> MakeMistralLoader();
-std::unique_ptr<const Loader> MakePtLoader();
-std::unique_ptr<const Loader> MakeGgufLoader();
 
 }  // namespace layercast

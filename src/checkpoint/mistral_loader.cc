@@ -1,5 +1,7 @@
 // `--load-format mistral`: consolidated*.safetensors with params.json, as Mistral publishes its models. Names become
 // Hugging Face's, and the rows of q and k are put where those expect them.
+#include "src/checkpoint/mistral_loader.h"
+
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -13,7 +15,6 @@
 #include "src/base/python_json.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/llama_names.h"
-#include "src/checkpoint/loader.h"
 #include "src/checkpoint/safetensors_file.h"
 
 namespace layercast {

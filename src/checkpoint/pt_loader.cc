@@ -1,5 +1,7 @@
 // `--load-format pt`: *.bin and *.pt files, as torch.save writes them: a zip file whose data.pkl says which piece of
 // which record each tensor is. The records are mapped, and their checksums are verified when they are read.
+#include "src/checkpoint/pt_loader.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -13,7 +15,6 @@
 #include "layercast/error.h"
 #include "layercast/memory.h"
 #include "src/base/utf8.h"
-#include "src/checkpoint/loader.h"
 #include "src/checkpoint/owned_tensor.h"
 #include "src/checkpoint/torch_state_dict.h"
 #include "src/checkpoint/zip_directory.h"

@@ -1,5 +1,6 @@
 // `--load-format safetensors`: what Hugging Face transformers writes, in one file or several with an index.
-#include "src/checkpoint/loader.h"
+#include "src/checkpoint/safetensors_loader.h"
+
 #include "src/checkpoint/safetensors_file.h"
 #include "src/checkpoint/weight_index.h"
 

@@ -15,6 +15,7 @@
 #include "src/checkpoint/natural_order.h"
 #include "src/checkpoint/owned_tensor.h"
 #include "src/checkpoint/rank_files.h"
+#include "src/checkpoint/safetensors_loader.h"
 #include "src/checkpoint/shard_names.h"
 #include "src/checkpoint/weight_index.h"
 

@@ -9,6 +9,7 @@
 #include "src/base/as_error.h"
 #include "src/base/log.h"
 #include "src/session/channel_probe.h"
+#include "src/transport/transports.h"
 
 namespace layercast {
 namespace {

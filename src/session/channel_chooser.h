@@ -15,6 +15,7 @@
 #include "layercast/memory.h"
 #include "src/base/deadline.h"
 #include "src/transport/channel.h"
+#include "src/transport/transports.h"
 #include "src/wire/frames.h"
 
 namespace layercast {

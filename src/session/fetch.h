@@ -15,11 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "layercast/report.h"
+#include "layercast/publish_mode.h"
+#include "layercast/transfer_cost.h"
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
 #include "src/session/fetch_sink.h"
-#include "src/session/publish_mode.h"
 #include "src/tensor/axis_amax.h"
 #include "src/tensor/manifest.h"
 #include "src/wire/schedule.h"

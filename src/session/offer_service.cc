@@ -18,6 +18,7 @@
 #include "src/session/channel_probe.h"
 #include "src/session/offer_desk.h"
 #include "src/transport/carried_offer.h"
+#include "src/transport/transports.h"
 #include "src/zmq/connection_limits.h"
 #include "src/zmq/context.h"
 #include "src/zmq/endpoint.h"

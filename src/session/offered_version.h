@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "layercast/publish_mode.h"
 #include "layercast/weights_iterator.h"
 #include "src/base/deadline.h"
 #include "src/base/work_clock.h"
-#include "src/session/publish_mode.h"
 #include "src/session/relayed_chunks.h"
 #include "src/tensor/manifest.h"
 #include "src/transport/channel.h"

@@ -8,6 +8,7 @@
 
 #include "src/session/offered_version.h"
 #include "src/transport/channel.h"
+#include "src/transport/transports.h"
 #include "src/zmq/endpoint.h"
 
 namespace layercast {

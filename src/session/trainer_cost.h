@@ -1,7 +1,7 @@
 // What a version cost its trainer, as frames carry it.
 #pragma once
 
-#include "layercast/report.h"
+#include "layercast/transfer_cost.h"
 #include "src/base/work_clock.h"
 #include "src/wire/frames.h"
 

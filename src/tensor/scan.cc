@@ -142,6 +142,16 @@ bool IsScanned(DType dtype) { return IsFloatingPoint(dtype) || dtype == DType::k
 
 }  // namespace
 
+MatrixView AsMatrix(const TensorSpec& spec, const std::byte* data) {
+  const std::int64_t cols = spec.shape.empty() ? 1 : spec.shape.back();
+  const std::int64_t elements = spec.num_elements();
+  return {.dtype = spec.dtype,
+          .data = data,
+          .rows = cols == 0 ? 0 : elements / cols,
+          .cols = cols,
+          .row_stride = cols * BitsPerElement(spec.dtype) / 8};
+}
+
 ScanResult Scan(const MatrixView& matrix, WorkerPool& pool) {
   ScanResult result;
   if (!IsScanned(matrix.dtype)) return result;

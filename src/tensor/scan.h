@@ -7,6 +7,7 @@
 #include <span>
 
 #include "layercast/dtype.h"
+#include "layercast/tensor.h"
 #include "src/base/worker_pool.h"
 
 namespace layercast {
@@ -21,6 +22,9 @@ struct MatrixView {
 
   const std::byte* row(std::int64_t index) const { return data + index * row_stride; }
 };
+
+// A contiguous tensor as the matrix whose rows are its last dimension.
+MatrixView AsMatrix(const TensorSpec& spec, const std::byte* data);
 
 struct ScanResult {
   float amax = 0.0F;                   // over the finite values; exact for types of up to 32 bits, else rounded

@@ -20,6 +20,7 @@
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
 #include "src/tensor/region.h"
+#include "src/transport/host_identity.h"
 
 namespace layercast {
 
@@ -112,16 +113,6 @@ class FetchingEnd {
   virtual void Close() noexcept = 0;
 };
 
-// What an end says about its host in the handshake; it decides which channels are viable between two ends. Value.
-struct HostIdentity {
-  std::string boot_id;  // equal: the same running kernel
-  std::string network;  // the network namespace; equal: the same loopback interface and abstract sockets
-  std::string user;     // the effective user id
-  std::string process;  // "<pid>@<pid namespace>": equal: the same process
-  static HostIdentity Mine();
-  bool operator==(const HostIdentity&) const = default;
-};
-
 // The options of an offering end; each transport heeds those that concern it. Value.
 struct OfferingOptions {
   std::string bind_host = "127.0.0.1";  // the interface a network channel listens on
@@ -151,15 +142,5 @@ class Transport {
   // Throws kUnavailable or kDeadlineExceeded naming `address`.
   virtual std::unique_ptr<FetchingEnd> Connect(const std::string& address, Deadline deadline) const = 0;
 };
-
-// Every transport of this build, in order of preference: inproc, shm, ucx, cuda_ipc, nccl, zmq. Some may not be usable
-// here. Channels between GPUs work on CUDA device `cuda_device`; if none is given, on the one that is the calling
-// thread's when such a channel is first used.
-std::vector<std::unique_ptr<Transport>> AllTransports(std::optional<int> cuda_device = std::nullopt);
-// The transports with these names; without names, all that are usable here and offered unasked. Throws what
-// ThrowNoChannel throws, and kUnsupported if a named transport is not usable here.
-std::vector<std::unique_ptr<Transport>> TransportsNamed(std::span<const std::string> names);
-// Throws kUnsupported, naming the channels that this build has, and why it lacks this one.
-[[noreturn]] void ThrowNoChannel(const std::string& name);
 
 }  // namespace layercast

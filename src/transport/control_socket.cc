@@ -22,7 +22,6 @@
 #include "src/base/bytes.h"
 #include "src/base/exhausted.h"
 #include "src/base/host_lookup.h"
-#include "src/transport/messages.h"
 #include "src/transport/passed_descriptors.h"
 #include "src/transport/poll_for.h"
 
@@ -234,7 +233,7 @@ std::optional<std::vector<std::byte>> ControlSocket::Receive() {
     const std::span<const std::byte> rest = std::span(received_).subspan(taken_);
     if (rest.size() >= kLengthBytes) {
       const auto length = ByteReader("length", rest).Get<std::uint32_t>("length");
-      if (length > kMaxRequestBytes) {
+      if (length > kMaxControlBytes) {
         throw Error(ErrorCode::kCorrupt, "a message of " + std::to_string(length) + " bytes");
       }
       if (rest.size() - kLengthBytes >= length) {

@@ -21,6 +21,9 @@
 
 namespace layercast {
 
+// The longest message that either end may send.
+inline constexpr std::size_t kMaxControlBytes = std::size_t{1} << 20;
+
 // "CHANNEL://HOST:PORT#KEY". Value.
 struct ControlAddress {
   std::string channel{};

@@ -1,10 +1,10 @@
+#include "src/transport/host_identity.h"
+
 #include <unistd.h>
 
 #include <array>
 #include <fstream>
 #include <string>
-
-#include "src/transport/channel.h"
 
 namespace layercast {
 namespace {

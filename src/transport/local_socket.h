@@ -7,7 +7,7 @@
 
 #include "src/base/deadline.h"
 #include "src/base/unique_fd.h"
-#include "src/transport/channel.h"
+#include "src/transport/host_identity.h"
 
 namespace layercast {
 

@@ -11,10 +11,11 @@
 #include "layercast/error.h"
 #include "src/base/bytes.h"
 #include "src/tensor/region.h"
+#include "src/transport/control_socket.h"
 
 namespace layercast {
 
-constexpr std::size_t kMaxRequestBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxRequestBytes = kMaxControlBytes;
 constexpr std::size_t kMaxRequestsUnderWay = 256;
 constexpr std::size_t kMaxRegionsUnderWay = std::size_t{1} << 18;
 

@@ -1,8 +1,8 @@
-// The factory: one line per transport of this build.
+#include "src/transport/transports.h"
+
 #include <algorithm>
 
 #include "layercast/error.h"
-#include "src/transport/channel.h"
 #include "src/transport/channel_names.h"
 #include "src/transport/inproc/inproc_transport.h"
 #include "src/transport/shm/shm_transport.h"

@@ -22,7 +22,8 @@ inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
 inline constexpr std::size_t kMaxAskBytes = 32U << 20;    // for frames that a receiver sends
 inline constexpr std::size_t kMaxConfigBytes = 1U << 20;  // of a welcome's config
 
-// What an end says about the host that it runs on. The fields are those of HostIdentity (transport/channel.h).
+// What an end says about the host that it runs on. The fields are those of HostIdentity
+// (src/transport/host_identity.h).
 struct Host {
   std::string boot_id;
   std::string network;

@@ -19,6 +19,7 @@
 #include "tests/support/fake_nccl.h"
 #endif
 #if LAYERCAST_HAVE_UCX
+#include "src/transport/transports.h"
 #include "src/transport/ucx/ucx_transport.h"
 #include "tests/support/counted_one_sided.h"
 #include "tests/support/fake_one_sided.h"

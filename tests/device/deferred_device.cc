@@ -9,6 +9,7 @@
 #include <string>
 
 #include "engine_side/device/walks.h"
+#include "engine_side/quant/recipe_table.h"
 #include "engine_side/quant/rescale.h"
 #include "layercast/error.h"
 #include "src/base/digest.h"

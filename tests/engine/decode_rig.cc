@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine_side/engine/torch/torch_type.h"
+#include "engine_side/quant/recipe_table.h"
 #include "layercast/model/registry.h"
 
 namespace layercast::testing {

@@ -11,6 +11,7 @@
 
 #include "engine_side/engine/collective.h"
 #include "engine_side/engine/rope.h"
+#include "engine_side/quant/recipe_table.h"
 #include "layercast/error.h"
 #include "layercast/model/registry.h"
 #include "tests/support/error_of.h"

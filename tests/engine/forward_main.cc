@@ -27,6 +27,7 @@
 #include "engine_side/engine/shared_memory_collective.h"
 #include "engine_side/engine/shared_memory_stage_link.h"
 #include "engine_side/engine/torch/graph_decoder.h"
+#include "engine_side/quant/recipe_table.h"
 #include "layercast/error.h"
 #include "layercast/model/registry.h"
 #include "layercast/model_description.h"

@@ -76,7 +76,7 @@ void Run(const std::vector<std::string>& arguments) {
   if (arguments.size() < 2) throw Error(ErrorCode::kInvalidArgument, "FOLDER snapshot|stream [ORDER]");
   const std::string order = arguments.size() > 2 ? arguments[2] : "layer";
   PublishOptions options{.lineage = "wire", .step = 1};
-  if (arguments[1] == "stream") options.mode = PublishAs::kStream;
+  if (arguments[1] == "stream") options.mode = PublishMode::kStream;
   options.layer_order = order == "layer";
   const bool shuffled = order != "layer" && order != "checkpoint";
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine_side/quant/recipe.h"
+#include "engine_side/quant/recipe_table.h"
 #include "layercast/error.h"
 
 namespace layercast {

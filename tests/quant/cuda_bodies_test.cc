@@ -16,6 +16,7 @@
 #include "engine_side/quant/cuda/one_scale_body.cuh"
 #include "engine_side/quant/cuda/row_body.cuh"
 #include "engine_side/quant/cuda/small_block_body.cuh"
+#include "engine_side/quant/recipe_table.h"
 #include "src/device/cuda/amax_body.cuh"
 #include "tests/quant/cuda_cases.h"
 #include "tests/quant/host_runner.h"

@@ -7,6 +7,7 @@
 
 #include "engine_side/quant/cuda_codes.h"
 #include "engine_side/quant/dequantize.h"
+#include "engine_side/quant/recipe_table.h"
 #include "engine_side/quant/rescale.h"
 #include "tests/cuda/device.h"
 #include "tests/quant/cuda_cases.h"

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine_side/quant/cuda_recipes.h"
+#include "engine_side/quant/recipe_table.h"
 #include "layercast/error.h"
 #include "src/cuda/memory.h"
 #include "src/cuda/stream.h"

@@ -11,6 +11,7 @@
 #include "engine_side/quant/cuda/dequantize_body.cuh"
 #include "engine_side/quant/cuda_codes.h"
 #include "engine_side/quant/dequantize.h"
+#include "engine_side/quant/recipe_table.h"
 #include "tests/quant/cuda_cases.h"
 #include "tests/quant/host_runner.h"
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine_side/quant/recipe_table.h"
 #include "src/tensor/element.h"
 #include "tests/quant/quantized.h"
 #include "tests/quant/weights.h"

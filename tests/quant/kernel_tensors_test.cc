@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "engine_side/quant/recipe_table.h"
 #include "layercast/error.h"
 
 namespace layercast {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine_side/quant/recipe_table.h"
 #include "tests/quant/quantized.h"
 #include "tests/quant/weights.h"
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include "engine_side/quant/recipe_table.h"
 #include "layercast/error.h"
 #include "tests/quant/quantized.h"
 #include "tests/quant/weights.h"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine_side/quant/codes.h"
+#include "engine_side/quant/recipe_table.h"
 #include "tests/quant/quantized.h"
 #include "tests/quant/weights.h"
 

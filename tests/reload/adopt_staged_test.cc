@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/quant/recipe_table.h"
 #include "tests/reload/receiver_rig.h"
 
 namespace layercast {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine_side/reload/read_captured.h"
 #include "engine_side/reload/strided.h"
 #include "tests/reload/rig.h"
 

@@ -12,6 +12,7 @@
 
 #include "engine_side/quant/dequantize.h"
 #include "engine_side/quant/kernel_tensors.h"
+#include "engine_side/quant/recipe_table.h"
 #include "layercast/model/linear.h"
 #include "tests/reload/receiver_rig.h"
 

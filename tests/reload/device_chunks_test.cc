@@ -28,7 +28,7 @@ using testing::ServedBytes;
 
 class ChunksToDevice : public testing::DeviceTest {
  protected:
-  const testing::Weights& Publish(const testing::RigOptions& model, std::uint64_t step, PublishAs mode) {
+  const testing::Weights& Publish(const testing::RigOptions& model, std::uint64_t step, PublishMode mode) {
     const testing::Weights& weights =
         versions_.emplace_back(testing::RigWeights(model, static_cast<std::uint32_t>(step)));
     publisher_.Publish({.lineage = "run", .step = step, .mode = mode},
@@ -53,8 +53,8 @@ TEST_F(ChunksToDevice, AreServedLikeAnyOthers) {
                                        .chunk_bytes = chunk_bytes};
         CountingMemory host(heap_);
         DeviceRank engine(*device_, options, host);
-        for (const PublishAs mode : {PublishAs::kSnapshot, PublishAs::kStream}) {
-          if (mode == PublishAs::kStream && ranks != 1) continue;  // all ranks at once
+        for (const PublishMode mode : {PublishMode::kSnapshot, PublishMode::kStream}) {
+          if (mode == PublishMode::kStream && ranks != 1) continue;  // all ranks at once
           const testing::Weights& weights = Publish(options.model, ++step, mode);
           engine.Reload(publisher_.endpoint(), step);
           EXPECT_THAT(Differences(engine.Served(), testing::ServedSlowly(options.model, weights)), IsEmpty());
@@ -73,7 +73,7 @@ TEST_F(ChunksToDevice, OfScalesCostNoWaitForATensor) {
       .model = {.recipe = "fp8_per_tensor", .layers = 6, .scales = {.inputs = true, .kv_cache = true}},
       .chunk_bytes = 4U << 20};
   DeviceRank engine(*device_, options, heap_);
-  const testing::Weights& weights = Publish(options.model, 1, PublishAs::kSnapshot);
+  const testing::Weights& weights = Publish(options.model, 1, PublishMode::kSnapshot);
   const std::size_t before = device_->waits();
   engine.Reload(publisher_.endpoint(), 1);
   EXPECT_LE(device_->waits() - before, engine.layers() + 8);
@@ -85,7 +85,7 @@ TEST_F(ChunksToDevice, TakeNoMemoryAfterTheFirstReload) {
   DeviceRank engine(*device_, options, heap_);
   std::size_t after_first = 0;
   for (std::uint64_t step = 1; step <= 3; ++step) {
-    Publish(options.model, step, PublishAs::kSnapshot);
+    Publish(options.model, step, PublishMode::kSnapshot);
     engine.Reload(publisher_.endpoint(), step);
     if (step == 1) after_first = device_->allocations();
   }
@@ -96,7 +96,7 @@ TEST_F(ChunksToDevice, OneThatCameWithOtherBytesIsRefused) {
   const DeviceRigOptions options{};
   DeviceRank engine(*device_, options, heap_, "receive.chunk=corrupt@1");
   const ServedBytes before = engine.Served();
-  const testing::Weights& weights = Publish(options.model, 1, PublishAs::kSnapshot);
+  const testing::Weights& weights = Publish(options.model, 1, PublishMode::kSnapshot);
   EXPECT_THAT(ErrorOf([&] { engine.Reload(publisher_.endpoint(), 1); }), HasSubstr("digest expected"));
   engine.stager().Abandon();
   EXPECT_THAT(Differences(engine.Served(), before), IsEmpty());

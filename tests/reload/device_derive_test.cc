@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine_side/quant/recipe_table.h"
 #include "layercast/model/linear.h"
 #include "tests/device/device_test.h"
 #include "tests/reload/device_rig.h"

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine_side/quant/recipe_table.h"
 #include "layercast/model/linear.h"
 #include "layercast/model/quantized_form.h"
 #include "tests/device/device_test.h"

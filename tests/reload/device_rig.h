@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/quant/recipe_table.h"
 #include "engine_side/reload/strided.h"
 #include "layercast/receiver.h"
 #include "tests/device/test_device.h"

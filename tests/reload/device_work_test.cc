@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/quant/recipe_table.h"
 #include "engine_side/reload/fuse_and_shard.h"
 #include "tests/device/device_test.h"
 #include "tests/reload/rig.h"

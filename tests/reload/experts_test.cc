@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine_side/quant/recipe_table.h"
 #include "engine_side/reload/pipeline.h"
 #include "tests/reload/receiver_rig.h"
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "engine_side/quant/recipe_table.h"
 #include "src/checkpoint/safetensors_writer.h"
 #include "tests/reload/rig.h"
 #include "tests/support/temp_folder.h"

@@ -94,8 +94,8 @@ TEST(PublishedParts, WhatIsReadInAnotherShapeIsServedWhereOneRankHasAllOfIt) {
       const testing::ServedBytes expected = ServedSlowly(options, testing::RigWeights(options, 3));
       const auto expect_taken = [&](SourceTransforms transforms, const testing::Weights& weights) {
         options.transforms = std::move(transforms);
-        for (const PublishAs mode : {PublishAs::kSnapshot, PublishAs::kStream}) {
-          if (mode == PublishAs::kStream && parallel.tp_size > 1) continue;  // it would wait for the other rank
+        for (const PublishMode mode : {PublishMode::kSnapshot, PublishMode::kStream}) {
+          if (mode == PublishMode::kStream && parallel.tp_size > 1) continue;  // it would wait for the other rank
           ShardedTrainer trainer(2);
           trainer.Publish(weights, testing::WholeByTurns, mode);
           ReceiverRig rig(options);

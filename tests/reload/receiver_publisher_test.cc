@@ -44,7 +44,7 @@ class PublishTest : public ::testing::TestWithParam<std::string> {
     rig->receiver->SetChannel(GetParam());
     return rig;
   }
-  PublishedVersion Publish(std::uint64_t step, PublishAs mode = PublishAs::kSnapshot) {
+  PublishedVersion Publish(std::uint64_t step, PublishMode mode = PublishMode::kSnapshot) {
     return publisher_.Publish({.lineage = "run", .step = step, .mode = mode}, Published(Version(step)));
   }
   const testing::Weights& Version(std::uint64_t step) const { return versions_.at(step - 1); }
@@ -136,7 +136,7 @@ TEST_P(PublishTest, AnAttemptThatIsGivenUpEndsWhileItWaitsForThePublisher) {
   const layercast::Weights slow{.specs = testing::SpecsOf(Version(1)), .walk = [trainer](std::span<const std::string>) {
                                   return MakeWeightsIterator([trainer] { return trainer->Compute(); });
                                 }};
-  (void)publisher_.Publish({.lineage = "run", .step = 1, .mode = PublishAs::kStream}, slow);
+  (void)publisher_.Publish({.lineage = "run", .step = 1, .mode = PublishMode::kStream}, slow);
   const auto rig = Rank("none");
   auto stage = std::async(std::launch::async, [&] {
     return testing::ErrorOf([&] { rig->receiver->Stage(FromPublisher(publisher_.endpoint(), "run", 1), 3); },
@@ -180,7 +180,7 @@ TEST_P(PublishTest, AWithdrawnVersionIsReleasedOnceItsReadersAreDoneAndNamedToTh
 TEST_P(PublishTest, TheRanksOfAnEngineTakeOneWalkOfAStream) {
   std::vector<std::unique_ptr<ReceiverRig>> ranks;
   for (int rank = 0; rank < 2; ++rank) ranks.push_back(Rank("fp8_per_block", {rank, 2}));
-  const PublishedVersion published = Publish(1, PublishAs::kStream);
+  const PublishedVersion published = Publish(1, PublishMode::kStream);
   std::vector<std::future<ReloadReport>> reloads;
   for (const auto& rank : ranks) reloads.push_back(Take(*rank));
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -200,7 +200,7 @@ TEST_P(PublishTest, RanksFindTheirPartsInTensorsThatAreLaidOutOtherwise) {
     options.transforms = shared ? testing::SharedTransforms(2) : testing::ScatteredTransforms();
     const testing::Weights& other =
         others_.emplace_back(shared ? testing::Shared(weights) : testing::Scattered(weights));
-    for (const PublishAs mode : {PublishAs::kSnapshot, PublishAs::kStream}) {
+    for (const PublishMode mode : {PublishMode::kSnapshot, PublishMode::kStream}) {
       for (const char* recipe : {"fp8_per_tensor", "fp8_per_channel"}) {
         publisher_.Publish({.lineage = "run", .step = ++step, .mode = mode}, Published(other));
         std::vector<std::unique_ptr<ReceiverRig>> ranks;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/quant/recipe_table.h"
 #include "layercast/receiver.h"
 #include "src/base/caching_memory.h"
 #include "src/checkpoint/safetensors_writer.h"

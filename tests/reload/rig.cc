@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine_side/quant/kernel_tensors.h"
+#include "engine_side/quant/recipe_table.h"
 #include "engine_side/quant/reference.h"
 #include "engine_side/reload/amax_requests.h"
 #include "layercast/error.h"

@@ -98,7 +98,7 @@ ShardedTrainer::ShardedTrainer(int ranks, const PublisherOptions& options) {
   for (int rank = 0; rank < ranks; ++rank) publishers_.push_back(std::make_unique<Publisher>(options));
 }
 
-void ShardedTrainer::Publish(const Weights& weights, const ShardLayout& layout, PublishAs mode,
+void ShardedTrainer::Publish(const Weights& weights, const ShardLayout& layout, PublishMode mode,
                              const std::function<layercast::Weights(int rank, layercast::Weights)>& of_rank) {
   ++step_;
   const int ranks = static_cast<int>(publishers_.size());

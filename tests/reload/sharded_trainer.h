@@ -45,7 +45,7 @@ class ShardedTrainer {
     Publish(weights, layout);
   }
   // `of_rank`: what each rank yields, of its own part.
-  void Publish(const Weights& weights, const ShardLayout& layout, PublishAs mode = PublishAs::kSnapshot,
+  void Publish(const Weights& weights, const ShardLayout& layout, PublishMode mode = PublishMode::kSnapshot,
                const std::function<layercast::Weights(int rank, layercast::Weights)>& of_rank = {});
   // Which run each rank says that it is of; by default all say none.
   std::function<std::string(int rank)> run_of_rank = [](int) { return ""; };

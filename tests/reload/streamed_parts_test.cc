@@ -95,7 +95,7 @@ class StreamedPartsTest : public ::testing::TestWithParam<std::size_t> {
 
   void ExpectTaken(const RigOptions& options, int tp_size, const std::string& channel, bool spread_experts = false) {
     const testing::Weights weights = testing::RigWeights(options, 3);
-    trainer_.Publish(weights, layout().layout, PublishAs::kStream, Shuffled);
+    trainer_.Publish(weights, layout().layout, PublishMode::kStream, Shuffled);
     Ranks ranks(options, tp_size, spread_experts);
     const std::vector<ReloadReport> reports = ranks.Reload(trainer_.endpoints(), channel);
     for (std::size_t rank = 0; rank < reports.size(); ++rank) {
@@ -158,7 +158,7 @@ TEST(StreamedParts, TrainersThatGoInStepArePushedBackByNoRankAlone) {
   ReceiverRig rig;
   const testing::Weights weights = rig.Version(2);
   ShardedTrainer trainer(2, {.stream_window_bytes = 1});
-  trainer.Publish(weights, RowsOf, PublishAs::kStream, in_step);
+  trainer.Publish(weights, RowsOf, PublishMode::kStream, in_step);
   rig.receiver->ReloadWeights(FromPublishers(trainer.endpoints()));
   EXPECT_THAT(Differences(rig.engine.Served(), rig.Expected(weights)), IsEmpty());
 }
@@ -180,7 +180,7 @@ TEST(StreamedParts, OfOneRankAfterTheOtherAreServedAsTheWhole) {
     Ranks ranks({.recipe = recipe}, 2);
     const testing::Weights weights = ranks.rigs().front()->Version(5);
     ShardedTrainer trainer(2, {.stream_window_bytes = 1});
-    trainer.Publish(weights, testing::ColumnsAndRows, PublishAs::kStream, in_turn);
+    trainer.Publish(weights, testing::ColumnsAndRows, PublishMode::kStream, in_turn);
     ranks.Reload(trainer.endpoints(), "inproc");
     for (const auto& rig : ranks.rigs()) {
       EXPECT_THAT(Differences(rig->engine.Served(), rig->Expected(weights)), IsEmpty()) << recipe;
@@ -194,7 +194,7 @@ TEST(StreamedParts, AScaleOfTheWholeWaitsForPartsOfWhichNoByteIsWanted) {
   const testing::Weights weights = ranks.rigs().front()->Version(4);
   std::string lacking;
   ShardedTrainer trainer(2);
-  trainer.Publish(weights, RowsOf, PublishAs::kStream, [&](int rank, Weights shard) {
+  trainer.Publish(weights, RowsOf, PublishMode::kStream, [&](int rank, Weights shard) {
     std::vector<NamedTensor> tensors = All(shard);
     if (rank == 1) {
       const auto lost = std::ranges::find_if(
@@ -216,7 +216,7 @@ TEST(StreamedParts, WhatIsWrongIsNamedAndChangesNothing) {
   const testing::Weights weights = rig.Version(2);
   const auto error_of = [&](const std::function<Weights(int rank, Weights)>& of_rank) {
     ShardedTrainer trainer(2);
-    trainer.Publish(weights, RowsOf, PublishAs::kStream, of_rank);
+    trainer.Publish(weights, RowsOf, PublishMode::kStream, of_rank);
     return ErrorOf([&] { rig.receiver->ReloadWeights(FromPublishers(trainer.endpoints())); });
   };
   EXPECT_THAT(error_of([](int /*rank*/, Weights shard) {
@@ -253,7 +253,7 @@ TEST(StreamedParts, OneThatIsLostInTheMiddleIsNamed) {
   };
   ReceiverRig rig;
   ShardedTrainer trainer(2);
-  trainer.Publish(rig.Version(2), RowsOf, PublishAs::kStream, stops);
+  trainer.Publish(rig.Version(2), RowsOf, PublishMode::kStream, stops);
   const std::vector<std::string> endpoints = trainer.endpoints();  // the last rank's first
   const std::jthread loses([&] {
     in_the_middle.get_future().wait();
@@ -269,7 +269,7 @@ TEST(StreamedParts, AStreamAndASnapshotAreNotOneVersion) {
   const testing::Weights weights = rig.Version(1);
   Publisher streams({.endpoint = "tcp://127.0.0.1:0"});
   Publisher holds({.endpoint = "tcp://127.0.0.1:0"});
-  streams.Publish({.lineage = "run", .step = 1, .mode = PublishAs::kStream, .part = {0, 2}},
+  streams.Publish({.lineage = "run", .step = 1, .mode = PublishMode::kStream, .part = {0, 2}},
                   testing::ShardOf(weights, RowsOf, 0, 2));
   holds.Publish({.lineage = "run", .step = 1, .part = {1, 2}}, testing::ShardOf(weights, RowsOf, 1, 2));
   EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(FromPublishers({streams.endpoint(), holds.endpoint()})); }),
@@ -282,7 +282,7 @@ TEST(StreamedParts, PartsAreDeclaredOfEachSpecOrOfNone) {
   Weights shard = testing::ShardOf(rig.Version(1), RowsOf, 0, 2);
   shard.parts.pop_back();
   EXPECT_THAT(ErrorOf([&] {
-                publisher.Publish({.lineage = "run", .step = 1, .mode = PublishAs::kStream, .part = {0, 2}}, shard);
+                publisher.Publish({.lineage = "run", .step = 1, .mode = PublishMode::kStream, .part = {0, 2}}, shard);
               }),
               HasSubstr("expected a part of each, or none"));
 }

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine_side/quant/recipe_table.h"
 #include "engine_side/reload/strided.h"
 #include "tests/reload/laid_out.h"
 #include "tests/reload/receiver_rig.h"

@@ -10,6 +10,7 @@
 #include "src/session/channel_probe.h"
 #include "src/session/my_host.h"
 #include "src/session/slow_channel.h"
+#include "src/transport/transports.h"
 #include "tests/session/other_transport.h"
 #include "tests/session/publishing.h"
 #include "tests/support/error_of.h"

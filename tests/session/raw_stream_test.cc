@@ -12,6 +12,7 @@
 
 #include "layercast/error.h"
 #include "src/session/my_host.h"
+#include "src/transport/transports.h"
 #include "tests/session/publishing.h"
 #include "tests/session/raw_peers.h"
 #include "tests/support/error_of.h"

@@ -14,6 +14,7 @@
 #include "src/session/my_host.h"
 #include "src/session/publisher_status.h"
 #include "src/session/relay_planner.h"
+#include "src/transport/transports.h"
 #include "tests/session/relaying.h"
 #include "tests/support/error_of.h"
 

@@ -196,7 +196,7 @@ TEST(TorchShards, SayWhereTheyLieAndMayBeEmpty) {
   EXPECT_EQ(CodeOf([&] { publish({{"w", whole, TensorPart{.whole = {5, 4}, .offsets = {1, 0}}}}, 2); }),
             ErrorCode::kInvalidArgument);  // it leaves its tensor
   EXPECT_EQ(WalkAll(TorchShards({rows(1, 3)}))[0].second, Bytes(whole.slice(0, 1, 3)));
-  const PublishOptions stream{.lineage = "run", .step = ++step, .mode = PublishAs::kStream, .part = {1, 3}};
+  const PublishOptions stream{.lineage = "run", .step = ++step, .mode = PublishMode::kStream, .part = {1, 3}};
   EXPECT_EQ(publisher.Publish(stream, TorchShards({rows(3, 5)})).version().step, step);  // parts are known beforehand
 }
 

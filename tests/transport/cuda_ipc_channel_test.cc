@@ -12,6 +12,7 @@
 #include "src/cuda/probe.h"
 #include "src/transport/cuda_ipc/vmm.h"
 #include "src/transport/cuda_ipc/vmm_segments.h"
+#include "src/transport/transports.h"
 #include "tests/support/child_process.h"
 #include "tests/support/error_of.h"
 #include "tests/transport/cuda_ipc_fixture.h"

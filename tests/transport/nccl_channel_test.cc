@@ -11,6 +11,7 @@
 
 #include "layercast/error.h"
 #include "src/cuda/probe.h"
+#include "src/transport/transports.h"
 #include "tests/transport/nccl_fixture.h"
 #include "tests/transport/own_device.h"
 

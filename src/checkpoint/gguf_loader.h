@@ -1,0 +1,12 @@
+// Reads *.gguf.
+#pragma once
+
+#include <memory>
+
+#include "src/checkpoint/loader.h"
+
+namespace layercast {
+
+std::unique_ptr<const Loader> MakeGgufLoader();
+
+}  // namespace layercast
