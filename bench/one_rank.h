@@ -54,7 +54,8 @@ class Trainer {
   }
 
  private:
-  // Yields tensors as a walk over a trainer's own does (layercast/torch.h): each is named and described when it is due.
+  // Yields tensors as a walk over a trainer's own does (layercast/torch/weights.h): each is named and described when it
+  // is due.
   std::function<std::optional<NamedTensor>()> OneByOne() const {
     return [this, next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
       if (next == tensors_.size()) return std::nullopt;

@@ -1,5 +1,5 @@
 # The installed tree: one shared library `layercast` that exports the public API and hides the rest, the headers of
-# include/layercast, and what find_package(Layercast) reads (cli/ adds the program). No torch: who includes layercast/torch.h
+# include/layercast, and what find_package(Layercast) reads (cli/ adds the program). No torch: who includes layercast/torch/*.h
 # brings the torch that their program links anyway.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

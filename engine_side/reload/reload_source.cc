@@ -1,7 +1,8 @@
-// The functions by which a host program says where new weights come from (layercast/reload_source.h).
-#include <utility>
+// The functions by which a host program says where new weights come from.
 
 #include "layercast/reload_source.h"
+
+#include <utility>
 
 namespace layercast {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "layercast/torch.h"
+#include "layercast/torch/buffers.h"
 
 namespace rl_loop {
 namespace {

@@ -1,4 +1,4 @@
-#include "layercast/torch.h"
+#include "layercast/torch/weights.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "layercast/torch/buffers.h"
 #include "tests/support/error_of.h"
 
 namespace layercast {
