@@ -54,7 +54,7 @@ class Trainer {
   }
 
  private:
-  // Yields tensors as a walk over a trainer's own does (layercast/torch/weights.h): each is named and described when it
+  // Yields tensors as a walk over a trainer's own does (layercast/torch/publish.h): each is named and described when it
   // is due.
   std::function<std::optional<NamedTensor>()> OneByOne() const {
     return [this, next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {

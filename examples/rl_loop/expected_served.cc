@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "layercast/torch/buffers.h"
+#include "layercast/torch/adopt.h"
 
 namespace rl_loop {
 namespace {

@@ -10,7 +10,7 @@
 #include "examples/support/engine_process.h"
 #include "layercast/controller.h"
 #include "layercast/publisher.h"
-#include "layercast/torch/weights.h"
+#include "layercast/torch/publish.h"
 
 namespace rl_loop {
 namespace {

@@ -1,4 +1,4 @@
-#include "layercast/torch/weights.h"
+#include "layercast/torch/publish.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "layercast/torch/buffers.h"
+#include "layercast/torch/adopt.h"
 #include "tests/support/error_of.h"
 
 namespace layercast {
