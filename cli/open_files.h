@@ -5,8 +5,8 @@
 
 namespace layercast::cli {
 
-// Raises the soft limit to the hard one. The soft one is 1024 on most hosts, and each publisher costs a rank some twenty
-// descriptors. Does nothing where that is not allowed.
+// Raises the soft limit to the hard one. The soft one is 1024 on most hosts, and each publisher costs a rank some
+// twenty descriptors. Does nothing where that is not allowed.
 inline void RaiseOpenFileLimit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

@@ -180,9 +180,8 @@ class Publisher::Impl {
                                   .pool = pool_});
     const WorkCost cost = clock.Lap();
     const Offer offer{.id = service_.NextOfferId(), .tensors = state->memory.tensors, .device = state->memory.device};
-    state->offered =
-        std::make_shared<OfferedVersion>(state->memory.manifest, offer, weights.borrowed, cost,
-                                         Provenance{.run = *options.run, .config = weights.config});
+    state->offered = std::make_shared<OfferedVersion>(state->memory.manifest, offer, weights.borrowed, cost,
+                                                      Provenance{.run = *options.run, .config = weights.config});
     return state;
   }
 

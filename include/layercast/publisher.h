@@ -142,8 +142,8 @@ class LAYERCAST_PUBLIC Publisher {
   // Throws kCorrupt, naming tensor and index, on NaN or infinity; kInvalidArgument on a lineage or a run that is not
   // UTF-8 without control characters, of at most 1024 bytes, a config that is too long, a step that is not newer than
   // the lineage's last, a repeated name, a part that leaves its tensor, a tensor without bytes, or no tensor;
-  // kFailedPrecondition if the walk of a Publish calls it; kUnsupported on a tensor in device memory if the build has no
-  // CUDA, or if it is borrowed and a channel does not reach it.
+  // kFailedPrecondition if the walk of a Publish calls it; kUnsupported on a tensor in device memory if the build has
+  // no CUDA, or if it is borrowed and a channel does not reach it.
   PublishedVersion Publish(const PublishOptions& options, Weights weights);
 
  private:

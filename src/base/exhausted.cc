@@ -76,7 +76,8 @@ void ExpectThreads(std::size_t count, const std::string& what) {
 
 Error OutOfMemory(const std::string& what, std::uint64_t bytes) {
   const std::string asked = bytes == 0 ? "some" : std::to_string(bytes) + " bytes of";
-  return {ErrorCode::kResourceExhausted, what + ": out of memory: asked for " + asked + " memory, and " + MemoryThere()};
+  return {ErrorCode::kResourceExhausted,
+          what + ": out of memory: asked for " + asked + " memory, and " + MemoryThere()};
 }
 
 Error OutOfDescriptors(const std::string& what, std::size_t count) {

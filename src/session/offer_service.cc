@@ -92,7 +92,7 @@ class OfferService::Impl {
   std::uint64_t NextOfferId() { return next_offer_id_.fetch_add(1); }
 
   void Offer(std::shared_ptr<OfferedVersion> version) {
-    std::map<std::uint64_t, CarriedOffer> carried;  // a map, so that nothing can fail once receivers may ask for it
+    std::map<std::uint64_t, CarriedOffer> carried;    // a map, so that nothing can fail once receivers may ask for it
     if (version->mode() == PublishMode::kSnapshot) {  // a stream's walks offer slot by slot
       carried.emplace(version->offer().id, CarriedOffer(version->offer(), CarriersOf(*version, end_pointers_)));
     }

@@ -22,8 +22,8 @@ namespace layercast {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::ErrorOf;
+using ::testing::HasSubstr;
 using testing::IsTrueInAForkedChild;
 using testing::NoMoreFiles;
 

@@ -82,7 +82,7 @@ void ExpectTaken(ReloadSource source, bool compared) {
 
 class ConfigChangeTest : public ::testing::Test {
  protected:
-  void Publish(PublishAs mode, const std::string& config) {
+  void Publish(PublishMode mode, const std::string& config) {
     layercast::Weights weights{.specs = testing::SpecsOf(after_),
                                .walk = [this](std::span<const std::string>) { return after_.Stream(); },
                                .config = config};
@@ -96,7 +96,7 @@ class ConfigChangeTest : public ::testing::Test {
 };
 
 TEST_F(ConfigChangeTest, OfAPublisherIsRefusedUnlessItIsAllowed) {
-  for (const PublishAs mode : {PublishAs::kSnapshot, PublishAs::kStream}) {
+  for (const PublishMode mode : {PublishMode::kSnapshot, PublishMode::kStream}) {
     Publish(mode, kOther);
     const MakeSource published = [&] { return Published(); };
     ExpectRefused(published, "publisher " + publisher_.endpoint());
@@ -109,7 +109,7 @@ TEST_F(ConfigChangeTest, OfAPublisherIsRefusedUnlessItIsAllowed) {
 }
 
 TEST_F(ConfigChangeTest, ThatCannotBeReadIsAChange) {
-  Publish(PublishAs::kSnapshot, "{\"architectures\": 3}");
+  Publish(PublishMode::kSnapshot, "{\"architectures\": 3}");
   ServingRig rig;
   EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(Published()); }, ErrorCode::kInvalidArgument),
               HasSubstr("publisher " + publisher_.endpoint() + ": cannot be compared: config.json: architectures"));
@@ -120,16 +120,16 @@ TEST_F(ConfigChangeTest, ThatCannotBeReadIsAChange) {
 
 TEST_F(ConfigChangeTest, APublisherSendsNoMoreThanFits) {
   const std::string long_text(wire::kMaxConfigBytes + 1, ' ');
-  EXPECT_THAT(ErrorOf([&] { Publish(PublishAs::kSnapshot, long_text); }, ErrorCode::kInvalidArgument),
+  EXPECT_THAT(ErrorOf([&] { Publish(PublishMode::kSnapshot, long_text); }, ErrorCode::kInvalidArgument),
               HasSubstr("config (bytes): expected 0 to 1048576, got 1048577"));
-  Publish(PublishAs::kSnapshot, long_text.substr(std::string(kSame).size() + 1) + kSame);
+  Publish(PublishMode::kSnapshot, long_text.substr(std::string(kSame).size() + 1) + kSame);
   ExpectTaken(Published(), true);
 }
 
 class PartsConfigTest : public ::testing::Test {
  protected:
   // Two ranks' parts, of these configurations.
-  void Publish(PublishAs mode, const std::vector<std::string>& configs) {
+  void Publish(PublishMode mode, const std::vector<std::string>& configs) {
     trainer_.Publish(after_, testing::RowsOf, mode, [&](int rank, layercast::Weights weights) {
       weights.config = configs.at(static_cast<std::size_t>(rank));
       return weights;
@@ -143,7 +143,7 @@ class PartsConfigTest : public ::testing::Test {
 };
 
 TEST_F(PartsConfigTest, EveryPartIsCompared) {
-  for (const PublishAs mode : {PublishAs::kSnapshot, PublishAs::kStream}) {
+  for (const PublishMode mode : {PublishMode::kSnapshot, PublishMode::kStream}) {
     Publish(mode, {kOther, kOther});
     ServingRig rig;
     EXPECT_THAT(ErrorOf([&] { rig.receiver->ReloadWeights(Published()); }, ErrorCode::kInvalidArgument),
@@ -160,7 +160,7 @@ TEST_F(PartsConfigTest, EveryPartIsCompared) {
 TEST_F(PartsConfigTest, PartsOfTwoConfigurationsAreRefusedEvenIfChangesAreAllowed) {
   const std::string pairs[][2] = {{kSame, kOther}, {kOther, kSame}, {kOther, kAnother}};
   for (const auto& [first, second] : pairs) {
-    Publish(PublishAs::kSnapshot, {first, second});
+    Publish(PublishMode::kSnapshot, {first, second});
     ServingRig rig;
     ReloadSource source = Published();
     source.allow_config_change = true;

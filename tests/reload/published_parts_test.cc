@@ -146,7 +146,7 @@ TEST(PublishedParts, WhatIsWrongIsNamedAndChangesNothing) {
 }
 
 TEST(PublishedParts, OfTwoRunsUnderOneNameAreRefusedBeforeAByteMoves) {
-  for (const PublishAs mode : {PublishAs::kSnapshot, PublishAs::kStream}) {
+  for (const PublishMode mode : {PublishMode::kSnapshot, PublishMode::kStream}) {
     ReceiverRig rig;
     const testing::Weights weights = rig.Version(1);
     rig.receiver->ReloadWeights(testing::EagerSource(weights));

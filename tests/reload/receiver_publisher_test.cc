@@ -84,8 +84,8 @@ TEST_P(PublishTest, SeveralEnginesTakeOneSnapshotAtOnce) {
 }
 
 TEST_P(PublishTest, TheProgressIsToldFromTheFirstWordToTheLastByte) {
-  for (const PublishAs mode : {PublishAs::kSnapshot, PublishAs::kStream}) {
-    const std::uint64_t step = mode == PublishAs::kSnapshot ? 1 : 2;
+  for (const PublishMode mode : {PublishMode::kSnapshot, PublishMode::kStream}) {
+    const std::uint64_t step = mode == PublishMode::kSnapshot ? 1 : 2;
     const PublishedVersion published = Publish(step, mode);
     const auto rig = Rank("none");
     std::vector<ReloadProgress> told;

@@ -14,10 +14,10 @@
 namespace layercast {
 namespace {
 
-using ::testing::IsEmpty;
 using testing::Differences;
 using testing::EagerSource;
 using testing::FailingNew;
+using ::testing::IsEmpty;
 using testing::ReceiverRig;
 using testing::ServedBytes;
 using testing::Weights;
@@ -69,8 +69,8 @@ class ReceiverShortage : public ::testing::TestWithParam<std::tuple<CommitPolicy
 
   bool MayBeTorn() const { return std::get<CommitPolicy>(GetParam()) == CommitPolicy::kInPlace; }
 
-  ReceiverRig rig_{{.recipe = "fp8_per_block"}, std::get<bool>(GetParam()), /*caching=*/false,
-                   std::get<CommitPolicy>(GetParam())};
+  ReceiverRig rig_{
+      {.recipe = "fp8_per_block"}, std::get<bool>(GetParam()), /*caching=*/false, std::get<CommitPolicy>(GetParam())};
   const Weights old_ = rig_.Version(1);
   const Weights new_ = rig_.Version(2);
   const TempFolder old_files_;

@@ -13,6 +13,7 @@
 #include "engine_side/device/walks.h"
 #include "engine_side/model/box_runs.h"
 #include "engine_side/quant/kernel_tensors.h"
+#include "engine_side/quant/recipe_table.h"
 #include "src/tensor/cast.h"
 #include "tests/reload/other_layouts.h"
 #include "tests/reload/rig.h"

@@ -6,9 +6,9 @@
 // which they die; with `fails_on`, that rank alone, and the others go on until they are told to give the attempt up,
 // and then fail with the code `gives_up_with`. `says` has what each rank says of its progress as it stages. A step
 // gives each sequence the token after its last one, and as log-probability the number of tokens that were fed; one
-// token kills the rank, and after another none can be picked. `compare` with `held` says so at the gate, answers nothing
-// until it is cancelled, and until then `digests` fails. With a folder as --model that has the pipes `asked` and `go`, a
-// step says that it was asked for and waits for leave (step_gate.h).
+// token kills the rank, and after another none can be picked. `compare` with `held` says so at the gate, answers
+// nothing until it is cancelled, and until then `digests` fails. With a folder as --model that has the pipes `asked`
+// and `go`, a step says that it was asked for and waits for leave (step_gate.h).
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>

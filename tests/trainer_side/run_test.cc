@@ -65,7 +65,7 @@ TEST(Run, IsWhatTheLauncherCallsIt) {
 class PublishedRun : public ::testing::Test {
  protected:
   PublishedVersion Publish(const std::optional<std::string>& run) {
-    const PublishAs mode = ++step_ % 2 == 0 ? PublishAs::kStream : PublishAs::kSnapshot;
+    const PublishMode mode = ++step_ % 2 == 0 ? PublishMode::kStream : PublishMode::kSnapshot;
     return publisher_.Publish({.lineage = "run", .step = step_, .mode = mode, .run = run}, WeightsOfARun());
   }
   std::string RunInStatus() {

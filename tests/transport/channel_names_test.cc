@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/transport/channel.h"
+#include "src/transport/transports.h"
 
 namespace layercast {
 namespace {

@@ -21,8 +21,8 @@ constexpr std::size_t kLargestStep = std::size_t{16} << 30;
 
 std::size_t Footprint(std::size_t bytes) { return RoundUp(std::max<std::size_t>(bytes, 1), kMemoryAlignment); }
 
-// Faults in the segment up to `end`. Doing it in one go takes half the time of touching page by page, and tells if there
-// is no memory. Where the kernel cannot, pages are faulted in when they are first touched. False: there is none.
+// Faults in the segment up to `end`. Doing it in one go takes half the time of touching page by page, and tells if
+// there is no memory. Where the kernel cannot, pages are faulted in when they are first touched. False: there is none.
 bool FaultIn(Segment& segment, std::size_t end) {
   if (end <= segment.faulted_in) return true;
   const std::size_t to = std::min(RoundUp(end, kPage), segment.file.memory.size());

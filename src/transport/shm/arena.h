@@ -32,8 +32,8 @@ struct Location {
 // Thread-safe.
 class Arena final : public MemoryResource {
  public:
-  // Segments are sparse until they are used, so a large one costs nothing, and the fewer there are, the faster receivers
-  // attach.
+  // Segments are sparse until they are used, so a large one costs nothing, and the fewer there are, the faster
+  // receivers attach.
   static constexpr std::size_t kSmallestSegment = std::size_t{256} << 20;
   explicit Arena(std::size_t smallest_segment = kSmallestSegment) : smallest_segment_(smallest_segment) {}
 
