@@ -32,7 +32,7 @@ Weights InOrder(const CheckpointSource& checkpoint, const std::string& order) {
   const auto weights = [&] { return Weights::FromCheckpoint(checkpoint); };
   if (order == "layer" || order == "checkpoint") return weights();
   constexpr std::string_view kShuffled = "shuffled:";
-  const std::vector<std::string> kOrders = {"layer", "checkpoint", "shuffled"};
+  const std::vector<std::string> known = {"layer", "checkpoint", "shuffled"};
   if (order.starts_with(kShuffled)) {
     std::uint64_t seed = 0;
     const char* const end = order.data() + order.size();
@@ -40,7 +40,7 @@ Weights InOrder(const CheckpointSource& checkpoint, const std::string& order) {
     if (error == std::errc() && stop == end) return Shuffled(weights(), seed);
   }
   throw UsageError("--order: expected layer, checkpoint or shuffled:SEED, got '" + order + "'" +
-                   DidYouMean(order.substr(0, order.find(':')), kOrders));
+                   DidYouMean(order.substr(0, order.find(':')), known));
 }
 
 // Parses "1/4": a rank, and how many ranks there are.
