@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
-#include "cli/progress_bar.h"
+#include "cli/reading_bar.h"
 #include "cli/subcommand.h"
 #include "layercast/model/registry.h"
 #include "layercast/model_description.h"
@@ -48,13 +48,14 @@ std::string WhyNotServed(const std::string& path) {
 // Gathers a report's facts, as JSON and as text, in one walk, because reading the bytes is what costs.
 class CheckpointReport {
  public:
-  CheckpointReport(const CheckpointSurvey& survey, ProgressBar& bar) : survey_(survey) {
+  explicit CheckpointReport(const CheckpointSurvey& survey) : survey_(survey) {
     std::uint64_t total = 0;
     for (const auto& at : survey.tensors) total += static_cast<std::uint64_t>(at.spec.num_bytes());
+    ReadingBar bar(total);
     for (const auto& file : survey.files) json_["files"].push_back(file->name());
     for (const auto& at : survey.tensors) {
       AddTensor(at);
-      bar.Show(bytes_, total);
+      bar.Read(bytes_);
     }
     json_["bytes"] = bytes_;
     AddVersionDigest();
@@ -141,9 +142,7 @@ class Inspect final : public Subcommand {
     CheckpointSurvey survey = SurveyCheckpoint(checkpoint_.Source());
     // Only a warning, because a host program may have registered the architecture.
     if (std::string why = WhyNotServed(checkpoint_.path()); !why.empty()) survey.warnings.push_back(std::move(why));
-    ProgressBar bar("reading", !output.json());
-    CheckpointReport report(survey, bar);
-    bar.End();
+    CheckpointReport report(survey);
     if (survey.problems.empty()) return output.Print(report.json(), report.text());
     output.PrintAndThrow(report.json(), report.text(), survey.problems.front().code, report.json()["problems"]);
   }

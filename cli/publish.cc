@@ -1,11 +1,9 @@
 // layercast publish: offers a checkpoint as a version until it is ended.
 #include <unistd.h>
 
-#include <atomic>
 #include <charconv>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,7 +12,7 @@
 #include "cli/arguments.h"
 #include "cli/end_signal.h"
 #include "cli/nearest.h"
-#include "cli/progress_bar.h"
+#include "cli/reading_bar.h"
 #include "cli/subcommand.h"
 #include "engine_side/reload/progress.h"
 #include "layercast/publisher.h"
@@ -55,10 +53,10 @@ VersionPart ParsePart(const std::string& text) {
   throw UsageError("--part: expected RANK/RANKS, like 0/4, got '" + text + "'");
 }
 
-// The same weights, but their walks say how many bytes they have read.
-Weights Counting(Weights weights, std::atomic<std::uint64_t>& read) {
-  weights.walk = [walk = std::move(weights.walk), &read](std::span<const std::string> order) {
-    return std::make_unique<WatchedWalk>(walk(order), [&read](std::uint64_t bytes) { read = bytes; });
+// The same weights, but their walks show their progress on the bar. The bar outlives them.
+Weights WithProgress(Weights weights, ReadingBar& bar) {
+  weights.walk = [walk = std::move(weights.walk), &bar](std::span<const std::string> order) {
+    return std::make_unique<WatchedWalk>(walk(order), [&bar](std::uint64_t bytes) { bar.Read(bytes); });
   };
   return weights;
 }
@@ -113,11 +111,8 @@ class Publish final : public Subcommand {
     Weights weights = RowShard(InOrder(checkpoint_.Source(), order_), part);
     const std::uint64_t bytes = TotalBytes(weights.specs);
     const std::size_t tensors = weights.specs.size();
-    std::atomic<std::uint64_t> read{0};
-    std::optional<ProgressBar> bar;
-    if (mode_ == "snapshot") {  // streams are walked later, once for each engine
-      bar.emplace([&read, bytes] { return BarState{.what = "reading", .bytes = read, .bytes_total = bytes}; });
-    }
+    ReadingBar bar(bytes);
+    if (mode_ != "snapshot") bar.End();  // streams are walked later, once for each engine
     Publisher publisher(options_);
     const PublishedVersion published =
         publisher.Publish({.lineage = lineage_.empty() ? DefaultLineage(checkpoint_.path()) : lineage_,
@@ -126,8 +121,8 @@ class Publish final : public Subcommand {
                            .layer_order = order_ == "layer",
                            .part = part,
                            .run = run_.empty() ? std::nullopt : std::optional(run_)},
-                          Counting(std::move(weights), read));
-    bar.reset();
+                          WithProgress(std::move(weights), bar));
+    bar.End();
     output.Print({{"ready", true},
                   {"endpoint", publisher.endpoint()},
                   {"pids", {::getpid()}},
