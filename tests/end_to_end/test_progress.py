@@ -174,9 +174,9 @@ def test_an_engine_that_loads_shows_one_bar_for_all_ranks_with_one_total(columns
     percents = [int(share[1]) for share in shares if share]
     assert percents == sorted(percents)
     wait_until(lambda: serve.left() == [], 20, "the bar is still there")
+    assert not Screen(columns, serve.drawn).wrapped
     serve.process.terminate()
     assert serve.end()[0] == 0
-    assert not Screen(columns, serve.drawn).wrapped
 
 
 def test_lines_of_the_log_stand_above_the_bar(program, checkpoint, publisher, on_terminal):
