@@ -104,7 +104,9 @@ std::string ConfigOf(const GgufHeader& header, const std::string& name, const He
       config["rope_scaling"]["original_max_position_embeddings"] = number(".rope.scaling.original_context_length");
     }
   }
-  for (auto field = config.begin(); field != config.end();) field = field->is_null() ? config.erase(field) : field + 1;
+  for (auto field = config.begin(); field != config.end();) {
+    field = field->is_null() ? config.erase(field) : std::next(field);
+  }
   return config.dump();
 }
 

@@ -25,13 +25,14 @@ using testing::ReceiverRig;
 // A publisher that is started anew at the same endpoint, each time with a version of the same name.
 class RestartedPublisher {
  public:
-  void Publish(std::vector<NamedTensor> tensors) {
+  void Publish(std::vector<NamedTensor> tensors, const std::string& config = {}) {
     publisher_.reset();
     publisher_ = std::make_unique<Publisher>(PublisherOptions{.endpoint = endpoint_});
     std::vector<TensorSpec> specs;
     for (const NamedTensor& tensor : tensors) specs.push_back({tensor.name, tensor.tensor.dtype, tensor.tensor.shape});
-    (void)publisher_->Publish({.lineage = "run", .step = 7},
-                              Weights::Once(std::move(specs), MakeWeightsIterator(std::move(tensors))));
+    Weights weights = Weights::Once(std::move(specs), MakeWeightsIterator(std::move(tensors)));
+    weights.config = config;
+    (void)publisher_->Publish({.lineage = "run", .step = 7}, std::move(weights));
   }
   ReloadSource Source() const { return FromPublisher(endpoint_, "run", 7); }
 
@@ -76,6 +77,12 @@ TEST_P(ReceiverReach, TheSameBytesInAnotherOrderAreRefusedAndTheOldOrderIsTaken)
   publisher_.Publish(testing::TensorsOf(first_));
   rig_.receiver->Commit();
   EXPECT_THAT(Differences(rig_.engine.Served(), rig_.Expected(first_)), IsEmpty());
+}
+
+TEST_P(ReceiverReach, TheSameBytesWithAnotherConfigurationAreRefused) {
+  publisher_.Publish(testing::TensorsOf(first_), R"({"rope_theta": 77})");
+  EXPECT_THAT(Refusal(), HasSubstr("or with another configuration"));
+  EXPECT_THAT(Differences(rig_.engine.Served(), untouched_), IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Layerwise, ReceiverReach, ::testing::ValuesIn(testing::kLayerwise),
