@@ -98,7 +98,7 @@ struct PublishedVersion::State {
 };
 
 const Version& PublishedVersion::version() const { return state_->offered->manifest().version(); }
-const std::string& PublishedVersion::run() const { return state_->offered->run(); }
+const std::string& PublishedVersion::run() const { return state_->offered->provenance().run; }
 void PublishedVersion::Withdraw() const { state_->Withdraw(); }
 bool PublishedVersion::WaitReleased(std::chrono::milliseconds timeout) const { return state_->WaitReleased(timeout); }
 int PublishedVersion::readers() const { return state_->offered->readers(); }
