@@ -1,6 +1,8 @@
 #include "src/base/exhausted.h"
 
+#include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -9,7 +11,6 @@
 #include <cstdio>
 #include <latch>
 #include <memory>
-#include <new>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -46,6 +47,16 @@ std::string MemoryThere() {
   struct sysinfo host {};
   ::sysinfo(&host);
   return "the host has " + std::to_string(std::uint64_t{host.freeram} * host.mem_unit) + " bytes free";
+}
+
+// Of a thread that is made without options.
+std::size_t StackBytes() {
+  pthread_attr_t attributes;
+  std::size_t bytes = 0;
+  if (::pthread_attr_init(&attributes) != 0) return 0;
+  ::pthread_attr_getstacksize(&attributes, &bytes);
+  ::pthread_attr_destroy(&attributes);
+  return bytes;
 }
 
 void ExpectDescriptors(std::size_t count, const std::string& what) {
@@ -89,8 +100,10 @@ Error OutOfDescriptors(const std::string& what, std::size_t count) {
 
 Error OutOfThreads(const std::string& what) {
   const auto limit = LimitOf(RLIMIT_NPROC);
-  return {ErrorCode::kResourceExhausted, what + ": no thread can be started: RLIMIT_NPROC (ulimit -u) is " +
-                                             (limit ? std::to_string(*limit) : "unlimited") + ", and " + MemoryThere()};
+  return {ErrorCode::kResourceExhausted,
+          what + ": no thread or process can be started: asked for " + std::to_string(StackBytes()) +
+              " bytes of stack, RLIMIT_NPROC (ulimit -u) is " + (limit ? std::to_string(*limit) : "unlimited") +
+              ", and " + MemoryThere()};
 }
 
 Error SystemError(int error, ErrorCode otherwise, const std::string& what, std::uint64_t bytes) {
@@ -111,9 +124,11 @@ void ExpectRoomFor(const Needed& needed, const std::string& what) {
   ExpectDescriptors(needed.descriptors, what);
   ExpectThreads(needed.threads, what);
   if (needed.bytes == 0) return;
-  void* const tried = ::operator new(needed.bytes, std::nothrow);
-  if (tried == nullptr) throw OutOfMemory(what, needed.bytes);
-  ::operator delete(tried);
+  // From the kernel: what this thread's heap has left is not for the threads of others.
+  constexpr int kFresh = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* const tried = ::mmap(nullptr, needed.bytes, PROT_READ | PROT_WRITE, kFresh, -1, 0);
+  if (tried == MAP_FAILED) throw OutOfMemory(what, needed.bytes);
+  ::munmap(tried, needed.bytes);
 }
 
 }  // namespace layercast

@@ -17,7 +17,7 @@ zmq::context_t MakeContext(const std::string& what) {
 
 Error LostConnection(const std::string& what, std::size_t bytes) {
   try {
-    ExpectRoomFor({.bytes = bytes}, what);
+    ExpectRoomFor({.bytes = 2 * bytes}, what);
   } catch (const Error& error) {
     return error;
   }

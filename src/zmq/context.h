@@ -17,8 +17,8 @@ inline constexpr std::size_t kContextDescriptors = 10;
 // A context, after it was tried whether there is enough for it. Throws kResourceExhausted; `what` opens the message.
 zmq::context_t MakeContext(const std::string& what);
 
-// Why a connection was lost: kResourceExhausted if there is no memory for `bytes` bytes, which it may have had on their
-// way; else kUnavailable with `what` alone.
+// Why a connection was lost: kResourceExhausted if there is no memory for twice `bytes` bytes, which it may have had on
+// their way, and which are free again by now; else kUnavailable with `what` alone.
 Error LostConnection(const std::string& what, std::size_t bytes);
 
 }  // namespace layercast

@@ -75,7 +75,7 @@ def rank_of(engine):
 
 
 # From where there is nothing at all to where there is enough.
-MORE_MEMORY = (0, 100_000, 1_000_000, 4_000_000, 16_000_000, 64_000_000, 256_000_000)
+MORE_MEMORY = (0, 100_000, 1_000_000, 12_000_000, 16_000_000, 20_000_000, 24_000_000, 64_000_000, 256_000_000)
 
 
 @pytest.mark.parametrize("way", ["path", "shm", "zmq", "any"])

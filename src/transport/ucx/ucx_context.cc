@@ -10,12 +10,15 @@
 namespace layercast::ucx_channel {
 namespace {
 
-constexpr std::size_t kDescriptors = 16;  // what a context takes with its workers, and some to look around with
+// What a context takes with its worker and endpoint, and some more. Without memory UCX ends the process, and without
+// descriptors it says no more than that input or output failed.
+constexpr std::size_t kDescriptors = 16;
+constexpr std::size_t kBytes = std::size_t{64} << 20;
 
 }  // namespace
 
 UcxContext::UcxContext(const Settings& settings, std::uint64_t features, bool by_threads) : features_(features) {
-  ExpectRoomFor({.descriptors = kDescriptors}, "ucx: a connection");  // UCX says only that input or output failed
+  ExpectRoomFor({.descriptors = kDescriptors, .bytes = kBytes}, "ucx: a connection");
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
   params.features = features | UCP_FEATURE_WAKEUP;
