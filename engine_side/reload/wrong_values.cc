@@ -141,7 +141,9 @@ void ThrowFirstWrongElement(const SourcePiece& piece, const RegionView& view) {
 }
 
 void CheckWholeTensor(const LoadPlan& plan, std::uint32_t tensor, const NamedTensor& named, float amax) {
-  if (plan.FindRead(tensor) != nullptr) return;
+  std::int64_t held = 0;
+  for (const std::uint32_t index : plan.PlacementsOf(tensor)) held += plan.placements()[index].source.num_elements();
+  if (held >= NumElements(named.tensor.shape) || plan.FindRead(tensor) != nullptr) return;
   for (const std::uint32_t index : plan.PlacementsOf(tensor)) {
     const Placement& placement = plan.placements()[index];
     const DType to = plan.parameters()[placement.parameter].spec.dtype;

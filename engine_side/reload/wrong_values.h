@@ -18,9 +18,9 @@ namespace layercast {
 [[noreturn]] void ThrowWrongElement(const SourcePiece& piece, std::int64_t element, double value);
 // Throws that for the first such element of a view, which must have one. Slow.
 [[noreturn]] void ThrowFirstWrongElement(const SourcePiece& piece, const RegionView& view);
-// Throws that for the first such element of a whole tensor with this largest magnitude, if the dtype of a parameter
-// that it fills cannot hold it. So every rank says where it is, not that alone which holds it. Tensors that are read in
-// parts are left to that, since some may be dropped.
+// Throws that for the first such element of a whole tensor with this largest magnitude, of which this rank holds a part
+// alone: the value may lie in another's. (If it holds all, the cast finds it. A tensor that is read in parts is left to
+// the cast too, since some of them may be dropped.)
 void CheckWholeTensor(const LoadPlan& plan, std::uint32_t tensor, const NamedTensor& named, float amax);
 
 // Throws kCorrupt for an element of a matrix of a parameter. `problem` says what is wrong with it, and ends before the

@@ -134,6 +134,26 @@ TEST_F(DeviceWorkTest, NamesWhatIsWrongInRowsThatArriveAndInWhatIsStoredAsItIs) 
                 "column 7");
 }
 
+// In a block behind the first, of a piece that does not begin with the tensor.
+TEST_F(DeviceWorkTest, NamesAValueThatACastMakesInfiniteByItsPlaceInTheWholeTensor) {
+  const auto stream = device_->Opener()(device_->device());
+  WorkerPool pool(1);
+  DeviceWork work(*stream, pool, kBlockBytes);
+  const testing::Rig rig({.parallel = {1, 2}, .dtype = DType::kF16});
+  const std::uint32_t index = rig.PlacementOf("model.layers.0.self_attn.k_proj.weight");
+  const Placement& placement = rig.plan.placements()[index];  // rows 64 to 127, of 128 columns
+  const TensorSpec& parameter = rig.plan.parameters()[placement.parameter].spec;
+  constexpr std::uint64_t kRow = 128 * 2;
+  std::vector<std::uint16_t> values(10 * 128, 0x3F80);  // 1, in bf16
+  values[7 * 128 + 5] = 0xC789;                         // -70144
+  const Buffer memory(stream->memory(), static_cast<std::size_t>(parameter.num_bytes()));
+  work.FuseAndShard({rig.plan, rig.manifest, placement, parameter, {index, 20 * kRow, 30 * kRow}, DType::kBF16},
+                    AsView(std::as_bytes(std::span(values))), memory.data());
+  ExpectRefused(work,
+                "'model.layers.0.self_attn.k_proj.weight': row 91, column 5 holds -70144 (bf16), which is beyond "
+                "-65504, the largest finite f16");
+}
+
 // A channel's kernels may run by then, which wait for their peers, and pinned memory for them.
 TEST_F(DeviceWorkTest, TakesItsPinnedBlocksBeforeAnythingArrives) {
   const auto stream = device_->Opener()(device_->device());
