@@ -90,11 +90,11 @@ def test_plan(program, hostile):
 
 def test_reload_and_the_log_and_status_of_the_engine(program, start, folders, hostile):
     engine = start("serve", "--model", folders["a"], "--tp", 1)
-    output, errors = run(program, "reload", "--engine", engine.endpoint, "--weights-path", hostile, status=1)
+    output, errors = run(program, "reload", "--engine", engine.endpoint, "--model", hostile, status=1)
     assert "layer\\x01weight" in output and "layer\\x01weight" in errors
     output, _ = run(program, "status", "--engine", engine.endpoint)
     assert "last reload failed" in output and "layer\\x01weight" in output
-    run(program, "verify", "--engine", engine.endpoint, "--against", hostile, status=1)
+    run(program, "verify", "--engine", engine.endpoint, "--model", hostile, status=1)
     engine.kill()
     assert_plain(engine.log.read_bytes())
 
@@ -103,9 +103,9 @@ def test_publish_and_status_of_the_publisher(program, start, tmp_path):
     folder = tmp_path / "run\x1b[2J\n\x85\u202e"
     folder.mkdir()
     write_checkpoint(folder / "model.safetensors", NAMES)
-    publisher = start("publish", "--checkpoint", folder)
+    publisher = start("publish", "--model", folder)
     assert publisher.version["lineage"] == "run\\x1b[2J\\x0a\\xc2\\x85\\xe2\\x80\\xae"
     output, _ = run(program, "status", "--publisher", publisher.endpoint)
     assert "run\\x1b[2J\\x0a\\xc2\\x85\\xe2\\x80\\xae@0" in output
-    _, errors = run(program, "publish", "--checkpoint", folder, "--lineage", "a\x9bb", status=2)
+    _, errors = run(program, "publish", "--model", folder, "--lineage", "a\x9bb", status=2)
     assert "'a\\xc2\\x9bb': expected UTF-8 without control characters" in errors

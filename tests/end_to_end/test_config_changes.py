@@ -51,7 +51,7 @@ class Setting:
         report = self.program.reload(self.engine, *source, "--allow-config-change")["report"]
         assert sorted(report["config_changes"]) == sorted(f"{whose}: {each}" for each in named)
         self.assert_serves(self.engine, folder, "none")
-        self.assert_taken("--weights-path", self.a, folder=self.a)
+        self.assert_taken("--model", self.a, folder=self.a)
 
     def assert_taken(self, *source, folder, compared=True):
         report = self.program.reload(self.engine, *source)["report"]
@@ -66,20 +66,20 @@ def fitting(program, start, checkpoint, assert_serves, tmp_path):
 
 @pytest.mark.parametrize("mode", ["snapshot", "stream"])
 def test_from_a_publisher(mode, fitting, start, program):
-    publisher = start("publish", "--checkpoint", fitting.other, "--mode", mode)
+    publisher = start("publish", "--model", fitting.other, "--mode", mode)
     source, whose = ("--publisher", publisher.endpoint), f"publisher {publisher.endpoint}"
     fitting.assert_refused(*source, whose=whose)
     fitting.assert_taken_if_allowed(*source, folder=fitting.b, whose=whose)
     plan = program.run("plan", "--model", fitting.a, *source, status=1).json
     assert sorted(plan["config_changes"]) == sorted(plan["problems"]) == sorted(f"{whose}: {each}" for each in NAMED)
-    same = start("publish", "--checkpoint", fitting.same, "--mode", mode)
+    same = start("publish", "--model", fitting.same, "--mode", mode)
     assert program.run("plan", "--model", fitting.a, "--publisher", same.endpoint).json["config_changes"] == []
     fitting.assert_taken("--publisher", same.endpoint, folder=fitting.b)
 
 
 def test_from_the_ranks_of_a_sharded_trainer(fitting, start, program):
     def parts(*folders):
-        return ",".join(start("publish", "--checkpoint", folder, "--part", f"{rank}/2", "--lineage", "run").endpoint
+        return ",".join(start("publish", "--model", folder, "--part", f"{rank}/2", "--lineage", "run").endpoint
                         for rank, folder in enumerate(folders))
 
     both = parts(fitting.other, fitting.other)
@@ -94,22 +94,22 @@ def test_from_the_ranks_of_a_sharded_trainer(fitting, start, program):
 
 
 def test_from_a_folder(fitting, program):
-    source, whose = ("--weights-path", fitting.other), f"checkpoint {fitting.other}"
+    source, whose = ("--model", fitting.other), f"checkpoint {fitting.other}"
     fitting.assert_refused(*source, whose=whose)
     fitting.assert_taken_if_allowed(*source, folder=fitting.b, whose=whose)
-    fitting.assert_taken("--weights-path", fitting.same, folder=fitting.b)
+    fitting.assert_taken("--model", fitting.same, folder=fitting.b)
     command = ["reload", "--engine", fitting.engine.endpoint, *source, "--allow-config-change"]
     assert f"  warning: {whose}: rms_norm_eps: expected 1e-06, got 0.5\n" in program.text(*command)
     (fitting.same / "config.json").unlink()
-    fitting.assert_taken("--weights-path", fitting.same, folder=fitting.b, compared=False)
+    fitting.assert_taken("--model", fitting.same, folder=fitting.b, compared=False)
     assert "not compared" in program.text("reload", "--engine", fitting.engine.endpoint)
     # The bytes are what verify holds against each other; it names the rest.
-    verified = program.run("verify", "--engine", fitting.engine.endpoint, "--against", fitting.other).json
+    verified = program.run("verify", "--engine", fitting.engine.endpoint, "--model", fitting.other).json
     assert verified["equal"] and sorted(verified["config_changes"]) == sorted(f"{whose}: {each}" for each in NAMED)
 
 
 def test_a_folder_that_is_read_again(fitting, program):
-    fitting.assert_taken("--weights-path", fitting.same, folder=fitting.b)
+    fitting.assert_taken("--model", fitting.same, folder=fitting.b)
     shutil.copy(fitting.other / "config.json", fitting.same)
     error = program.reload(fitting.engine, status=1)["error"]
     assert f"checkpoint {fitting.same}: rms_norm_eps: expected 1e-06, got 0.5" in error["message"]
@@ -136,9 +136,9 @@ def test_from_an_engine(fitting, start, program, tmp_path):
 def test_from_an_export(fitting, start, program, tmp_path):
     lender = start("serve", "--model", fitting.b, "--tp", 2)
     program.export(lender, tmp_path / "state")
-    fitting.assert_taken("--weights-path", tmp_path / "state", folder=fitting.b)
+    fitting.assert_taken("--model", tmp_path / "state", folder=fitting.b)
     shutil.copy(fitting.other / "config.json", tmp_path / "state")
-    error = program.reload(fitting.engine, "--weights-path", tmp_path / "state", status=1)["error"]
+    error = program.reload(fitting.engine, "--model", tmp_path / "state", status=1)["error"]
     assert f"checkpoint {tmp_path / 'state'}: num_attention_heads: expected 8, got 4" in error["message"]
 
 
@@ -156,14 +156,14 @@ def test_from_files_that_say_it_in_their_own_way(load_format, start, program, ch
     same, other = write("same"), write("other", rms_norm_eps=0.5, rope_theta=77.0)
     engine = start("serve", "--model", a)
     named = ["rms_norm_eps: expected 1e-06, got 0.5", "rope_theta: expected "]
-    for source in (("--weights-path", other), ("--publisher", start("publish", "--checkpoint", other).endpoint)):
+    for source in (("--model", other), ("--publisher", start("publish", "--model", other).endpoint)):
         message = program.reload(engine, *source, status=1)["error"]["message"]
         assert all(each in message for each in named), message
         assert_serves(engine, a, "none")
         changes = program.reload(engine, *source, "--allow-config-change")["report"]["config_changes"]
         assert len(changes) == 2
-        assert program.reload(engine, "--weights-path", a)["ok"]
-    for source in (("--weights-path", same), ("--publisher", start("publish", "--checkpoint", same).endpoint)):
+        assert program.reload(engine, "--model", a)["ok"]
+    for source in (("--model", same), ("--publisher", start("publish", "--model", same).endpoint)):
         report = program.reload(engine, *source)["report"]
         assert (report["config_compared"], report["config_changes"]) == (True, [])
         assert_serves(engine, b, "none")
@@ -174,7 +174,7 @@ def test_the_draft_models_own_folder(start, program, checkpoint, checkpoint_cach
     eagle = drafts.eagle3(checkpoint_cache, tmp_path / "eagle", "b")
     other = altered(eagle, tmp_path / "other", {"rms_norm_eps": 0.5})
     engine = start("serve", "--model", a, "--draft", eagle)
-    source = ("--weights-path", b, "--secondary-weights")
+    source = ("--model", b, "--secondary-weights")
     error = program.reload(engine, *source, f"draft.={other}", status=1)["error"]
     assert f"checkpoint {other}: rms_norm_eps: expected " in error["message"]
     assert program.reload(engine, *source, f"draft.={eagle}")["report"]["config_changes"] == []
@@ -183,7 +183,7 @@ def test_the_draft_models_own_folder(start, program, checkpoint, checkpoint_cach
 def test_several_engines_are_each_compared(fitting, start, program, tmp_path):
     epsilon = altered(fitting.b, tmp_path / "epsilon", {"rms_norm_eps": 0.5})
     own = start("serve", "--model", epsilon, "--tp", 1)
-    publisher = start("publish", "--checkpoint", epsilon)
+    publisher = start("publish", "--model", epsilon)
     engines = ",".join(map(layercast_program.endpoint, (fitting.engine, own)))
     done = program.run("reload", "--engine", engines, "--publisher", publisher.endpoint, status=1).json
     assert [outcome["ok"] for outcome in done["engines"]] == [False, True]

@@ -39,7 +39,7 @@ def test_a_call_whose_time_is_over_is_generated_for_no_longer(bind, program, sta
 
 def test_a_reload_goes_on_when_its_client_was_killed(program, start, checkpoint):
     engine = start("serve", "--model", checkpoint("qwen3", "a"))
-    publisher = start("publish", "--checkpoint", checkpoint("qwen3", "b"))
+    publisher = start("publish", "--model", checkpoint("qwen3", "b"))
     publisher.freeze()  # the reload waits for it
     command, client = program.start("reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint)
     layercast_program.wait_until(lambda: program.status(engine)["state"] == "receiving", 20, "no reload began")

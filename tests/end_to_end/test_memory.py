@@ -50,7 +50,7 @@ def engine(start_shared, folders):
 
 @pytest.fixture(scope="module")
 def publisher(start_shared, folders):
-    return start_shared("publish", "--checkpoint", folders["whole"])
+    return start_shared("publish", "--model", folders["whole"])
 
 
 def anonymous(daemon):
@@ -70,12 +70,12 @@ def assert_given_back(before, *daemons):
 
 
 COMMANDS = {
-    "verify": (lambda folders, out: ("verify", "--against", folders["whole"]), 0),
-    "verify that fails": (lambda folders, out: ("verify", "--against", folders["broken"]), 1),
+    "verify": (lambda folders, out: ("verify", "--model", folders["whole"]), 0),
+    "verify that fails": (lambda folders, out: ("verify", "--model", folders["broken"]), 1),
     "export": (lambda folders, out: ("export", "--out", out), 0),
     "export that fails": (lambda folders, out: ("export", "--out", folders["whole"] / "config.json"), 1),
-    "reload": (lambda folders, out: ("reload", "--weights-path", folders["whole"]), 0),
-    "reload that fails": (lambda folders, out: ("reload", "--weights-path", folders["broken"]), 1),
+    "reload": (lambda folders, out: ("reload", "--model", folders["whole"]), 0),
+    "reload that fails": (lambda folders, out: ("reload", "--model", folders["broken"]), 1),
 }
 
 
@@ -103,7 +103,7 @@ def test_a_plan_and_a_probe_leave_a_publisher_no_more_memory(program, publisher,
 
 def test_a_comparison_that_nobody_waits_for_any_more_gives_back_what_it_took(program, engine, folders):
     before = anonymous(engine)
-    command, client = program.start("verify", "--engine", engine.endpoint, "--against", folders["whole"])
+    command, client = program.start("verify", "--engine", engine.endpoint, "--model", folders["whole"])
     [rank] = engine.pids
     layercast_program.wait_until(lambda: layercast_program.anonymous_bytes(rank) > before[rank] + 3 * FEW, 20,
                                  "it took nothing")
@@ -119,5 +119,5 @@ def test_a_commit_that_receives_gives_back_what_it_took(commit, program, start, 
     assert program.reload(engine, "--publisher", publisher.endpoint, "--channel", "zmq")["ok"]
     assert_given_back(before, engine)
     # What is kept of the old bytes lies in memory that outlives the process.
-    assert program.reload(engine, "--weights-path", folders["broken"], status=1)["error"]["code"] == "corrupt"
+    assert program.reload(engine, "--model", folders["broken"], status=1)["error"]["code"] == "corrupt"
     assert_given_back(before, engine)

@@ -39,9 +39,9 @@ def test_a_value_beyond_fp16_is_named_by_files_snapshots_and_streams(program, st
     assert said in program.refused("serve", "--model", bad, "--tp", 2, "--quantization", recipe)["message"]
     engine = start("serve", "--model", good, "--tp", 2, "--quantization", recipe)
     served = program.status(engine)["ranks"]
-    ways = [("--weights-path", bad)]
+    ways = [("--model", bad)]
     for mode in ("snapshot", "stream"):
-        ways.append(("--publisher", start("publish", "--checkpoint", bad, "--mode", mode).endpoint))
+        ways.append(("--publisher", start("publish", "--model", bad, "--mode", mode).endpoint))
     for way in ways:
         error = program.reload(engine, *way, status=1)["error"]
         # Of a publisher's scale of a whole weight, the rank that does not hold the value knows the magnitude alone.

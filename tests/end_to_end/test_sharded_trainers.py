@@ -129,7 +129,7 @@ def test_parts_of_two_runs_under_one_name_are_not_mixed(program, start, checkpoi
     before = served_digests(program.status(engine))
 
     def publish_parts(folder, *run):
-        return [start("publish", "--checkpoint", folder, "--part", f"{rank}/2", "--lineage", "run", "--step", 7, *run)
+        return [start("publish", "--model", folder, "--part", f"{rank}/2", "--lineage", "run", "--step", 7, *run)
                 for rank in range(2)]
 
     mine, other, unnamed = publish_parts(b, "--run", "job-7"), publish_parts(a, "--run", "job-8"), publish_parts(b)
@@ -153,7 +153,7 @@ def test_parts_of_two_runs_under_one_name_are_not_mixed(program, start, checkpoi
     assert program.status(engine)["last_report"]["run_warning"].startswith(warning)
     assert warning not in reload_text(mine)
     assert program.status(engine)["last_report"]["run_warning"] is None
-    assert program.run("verify", "--engine", engine.endpoint, "--against", b).json["equal"]
+    assert program.run("verify", "--engine", engine.endpoint, "--model", b).json["equal"]
     engine.stop()
 
 

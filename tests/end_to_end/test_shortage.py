@@ -33,7 +33,7 @@ def test_eight_engines_and_a_publisher_need_few_descriptors(start_with_few_descr
     engines = [start("serve", "--model", checkpoint("llama", "a"), "--quantization", "none") for _ in range(ENGINES)]
     endpoints = ",".join(engine.endpoint for engine in engines)
     for mode, channel in (("stream", "shm"), ("stream", "zmq"), ("snapshot", "shm"), ("snapshot", "zmq")):
-        publisher = start("publish", "--checkpoint", checkpoint("llama", "b"), "--mode", mode)
+        publisher = start("publish", "--model", checkpoint("llama", "b"), "--mode", mode)
         for together in ((), ("--all-or-none",)):
             done = limited.run("reload", "--engine", endpoints, "--publisher", publisher.endpoint, "--channel", channel,
                                *together).json
@@ -44,7 +44,7 @@ def test_eight_engines_and_a_publisher_need_few_descriptors(start_with_few_descr
 
 def test_a_publisher_without_descriptors_says_how_many_would_do(program, checkpoint, tmp_path):
     short = layercast_program.Program(program.path, tmp_path, ["prlimit", "--nofile=20:20"])
-    error = short.refused("publish", "--checkpoint", checkpoint("llama", "a"))
+    error = short.refused("publish", "--model", checkpoint("llama", "a"))
     assert error["code"] == "resource_exhausted"
     assert "RLIMIT_NOFILE (ulimit -n) is 20, expected at least" in error["message"]
 
@@ -82,8 +82,8 @@ MORE_MEMORY = (0, 100_000, 1_000_000, 12_000_000, 16_000_000, 20_000_000, 24_000
 def test_a_rank_without_memory_says_so_and_serves_on(way, program, start, checkpoint, assert_serves):
     old, new = checkpoint("llama", "a"), checkpoint("llama", "b")
     engine = start("serve", "--model", old, "--quantization", "none")
-    publisher = start("publish", "--checkpoint", new)
-    from_where = {"path": ("--weights-path", new), "any": ("--publisher", publisher.endpoint)}.get(
+    publisher = start("publish", "--model", new)
+    from_where = {"path": ("--model", new), "any": ("--publisher", publisher.endpoint)}.get(
         way, ("--publisher", publisher.endpoint, "--channel", way))
     rank, failures = rank_of(engine), []
     for more in MORE_MEMORY:
