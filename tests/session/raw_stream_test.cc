@@ -41,7 +41,8 @@ class RawStream {
                        .stream = true,
                        .channels = {{std::string(transport_->name()), end_->address()}},
                        .manifest = manifest_.Encode(),
-                       .cost = {}});
+                       .cost = {},
+                       .config = {}});
   }
   void Begin() {
     link.ReceiveBytes();  // subscribe

@@ -42,7 +42,8 @@ class RawVersion {
                        .stream = false,
                        .channels = {{std::string(transport_->name()), end_->address()}},
                        .manifest = manifest_.Encode(),
-                       .cost = {}});
+                       .cost = {},
+                       .config = {}});
   }
   void Send(const wire::Message& message) { link.Send({.session = session, .message = message}); }
 
