@@ -72,7 +72,9 @@ class ScriptedRank {
     if (method == "staged") return Answer(message, staged_);
     if (method == "export") return Answer(message, {{"files", Json::array()}, {"tensors", 0}, {"bytes", 0}});
     if (method == "compare" && params.value("weights_path", "") == "held") return HoldComparison(message);
-    if (method == "compare") return Answer(message, {{"tensors", 0}, {"bytes", 0}, {"differences", Json::array()}});
+    if (method == "compare")
+      return Answer(message,
+                    {{"tensors", 0}, {"bytes", 0}, {"differences", Json::array()}, {"config_changes", Json::array()}});
     if (method == "lend") return Answer(message, {{"endpoint", "tcp://127.0.0.1:1"}});
     if (method == "stage" || method == "prepare" || method == "commit" || method == "verify" || method == "abort") {
       return TakePhase(message, method);
