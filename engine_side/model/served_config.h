@@ -25,7 +25,7 @@ struct ConfigDifference {
 // "rope_theta: expected 1000000.0, got 10000.0"
 std::string Sentence(const ConfigDifference& difference);
 
-// Immutable value. Finding differences builds trees on meta: milliseconds, for the largest models.
+// Immutable value. Finding differences builds two trees on meta.
 class ServedConfig {
  public:
   // The tree is of `target`. With `speculates`, it has a draft model's in it: that of `draft` or, if it is empty, of

@@ -19,6 +19,11 @@ struct SourceConfig {
   bool is_drafts = false;  // of the draft model that has a checkpoint of its own
 };
 
+// Whether two sources say the same of the same model, whatever they are.
+inline bool SaySame(const SourceConfig& one, const SourceConfig& other) {
+  return one.text == other.text && one.is_drafts == other.is_drafts;
+}
+
 // Of a checkpoint: `config` is the text of its own; a draft model with a checkpoint of its own has one beside that.
 std::vector<SourceConfig> ConfigsOf(const CheckpointSource& source, std::string config);
 

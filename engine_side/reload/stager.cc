@@ -147,7 +147,9 @@ void Stager::CheckConfigs(std::span<const SourceConfig> configs) {
   const ServedConfig* const served = model_->config().get();
   report_.config_compared =
       served != nullptr && std::ranges::any_of(configs, [](const SourceConfig& of) { return !of.text.empty(); });
+  if (std::ranges::equal(configs, agreed_configs_, SaySame)) return;
   report_.config_changes = ConfigChanges(served, configs);
+  if (report_.config_changes.empty()) agreed_configs_.assign(configs.begin(), configs.end());
   if (!source_.allow_config_change) RefuseConfigChanges(report_.config_changes);
 }
 

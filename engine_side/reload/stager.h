@@ -131,6 +131,7 @@ class Stager {
   std::optional<const KernelLayout> layout_;           // of the model in full precision
   std::unique_ptr<Committer> committer_;               // refers to layout_
   std::optional<StagedRecord> staged_record_;          // made with it, if staging may outlive the process
+  std::vector<SourceConfig> agreed_configs_;           // of the last source that differed in nothing
 
   // What Open or Begin has opened.
   ReloadSource source_;
