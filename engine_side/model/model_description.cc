@@ -13,6 +13,7 @@
 #include "engine_side/model/config_fields.h"
 #include "engine_side/model/stored_dtype.h"
 #include "layercast/error.h"
+#include "src/base/exhausted.h"
 #include "src/base/python_json.h"
 #include "src/checkpoint/mapped_file.h"
 
@@ -32,7 +33,7 @@ std::optional<std::string> ReadText(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
     if (!error) return std::nullopt;
-    throw Error(ErrorCode::kInvalidArgument, path.string() + ": cannot be opened: " + error.message());
+    throw SystemError(error.value(), ErrorCode::kInvalidArgument, path.string() + ": cannot be opened");
   }
   const MappedFile file(path);
   if (file.bytes().size() > kLargestFile) {

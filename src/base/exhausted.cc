@@ -100,10 +100,10 @@ Error OutOfDescriptors(const std::string& what, std::size_t count) {
 
 Error OutOfThreads(const std::string& what) {
   const auto limit = LimitOf(RLIMIT_NPROC);
-  return {ErrorCode::kResourceExhausted,
-          what + ": no thread or process can be started: asked for " + std::to_string(StackBytes()) +
-              " bytes of stack, RLIMIT_NPROC (ulimit -u) is " + (limit ? std::to_string(*limit) : "unlimited") +
-              ", and " + MemoryThere()};
+  return {ErrorCode::kResourceExhausted, what + ": no thread or process can be started: asked for " +
+                                             std::to_string(StackBytes()) +
+                                             " bytes of stack, RLIMIT_NPROC (ulimit -u) is " +
+                                             (limit ? std::to_string(*limit) : "unlimited") + ", and " + MemoryThere()};
 }
 
 Error SystemError(int error, ErrorCode otherwise, const std::string& what, std::uint64_t bytes) {

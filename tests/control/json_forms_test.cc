@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <new>
+#include <stdexcept>
 
 namespace layercast {
 namespace {
@@ -56,7 +57,8 @@ TEST(JsonForms, ATimeThatNoDeadlineCanHaveIsRefusedByName) {
 
 TEST(JsonForms, WhateverACallThrowsIsAnError) {
   EXPECT_EQ(ErrorOfCall(Error(ErrorCode::kCorrupt, "chunk 3")).code(), ErrorCode::kCorrupt);
-  EXPECT_EQ(ErrorOfCall(std::bad_alloc()).code(), ErrorCode::kInternal);
+  EXPECT_EQ(ErrorOfCall(std::bad_alloc()).code(), ErrorCode::kResourceExhausted);
+  EXPECT_EQ(ErrorOfCall(std::runtime_error("of a library")).code(), ErrorCode::kInternal);
   try {
     (void)Json::object().at("step");
   } catch (const std::exception& error) {
