@@ -17,7 +17,7 @@ enum class ErrorCode {
   kCorrupt,             // bytes that break their format, or do not match their digest
   kUnavailable,         // a peer that is gone or cannot be reached
   kDeadlineExceeded,    // a wait ended before its event; the message names whom it waited for
-  kResourceExhausted,   // a declared bound (memory, message size, sessions) would be exceeded
+  kResourceExhausted,   // a declared bound would be exceeded, or memory, descriptors or threads ran out
   kCancelled,           // somebody asked for the work to stop
   kUnsupported,         // understood, but not offered by this build or peer
   kInternal,            // a bug in Layercast

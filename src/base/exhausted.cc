@@ -74,13 +74,15 @@ void ExpectDescriptors(std::size_t count, const std::string& what) {
 void ExpectThreads(std::size_t count, const std::string& what) {
   std::latch all_are_there(1);
   std::vector<std::jthread> tried;
+  const struct LetGo {  // before they are waited for, whatever was thrown
+    std::latch& latch;
+    ~LetGo() { latch.count_down(); }
+  } let_go{all_are_there};
   try {
     while (tried.size() < count) tried.emplace_back([&all_are_there] { all_are_there.wait(); });
   } catch (const std::system_error&) {
-    all_are_there.count_down();
     throw OutOfThreads(what);
   }
-  all_are_there.count_down();
 }
 
 }  // namespace
