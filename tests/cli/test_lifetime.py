@@ -90,12 +90,14 @@ def children(pid):
     return [int(child) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()]
 
 
-def test_a_rank_that_dies_while_its_engine_loads_is_told_of_once(program, start, folders):
+def test_a_rank_that_dies_while_its_engine_loads_is_told_of_once(program, start, folders, tmp_path):
     trainer = start("publish", "--model", folders["b"])
     trainer.freeze()  # the load waits for it
+    socket = tmp_path / "engine"
     command, process = program.start("serve", "--model", folders["a"], "--tp", 2, "--load-format", "remote",
-                                     "--publisher", trainer.endpoint)
-    layercast_program.wait_until(lambda: len(children(process.pid)) == 2, 20, "no ranks")
+                                     "--publisher", trainer.endpoint, "--bind", f"ipc://{socket}")
+    layercast_program.wait_until(socket.exists, 20, "no engine")
+    layercast_program.wait_until(lambda: program.status(f"ipc://{socket}")["progress"], 20, "no load began")
     for rank in children(process.pid):
         os.kill(rank, signal.SIGKILL)
     outcome = program.finish((command, process), 1)
