@@ -82,6 +82,16 @@ TEST(ReceiverProgress, PoliciesThatReceiveWhileTheyCommitTellItThen) {
   }
 }
 
+// For the last of four ranks, no byte of the vocabulary ever comes.
+TEST(ReceiverProgress, LayersOfOnlyPaddingAreThereInTheEnd) {
+  ReceiverRig rig({.parallel = {3, 4}});
+  std::vector<ReloadProgress> told;
+  rig.on_progress = [&](const ReloadProgress& progress) { told.push_back(progress); };
+  const Weights weights = rig.Version(1);
+  const ReloadReport report = rig.receiver->ReloadWeights(EagerSource(weights));
+  ExpectWhole(told, report, "padding");
+}
+
 TEST(ReceiverProgress, LayersThatAPartialVersionLeavesOutDoNotCount) {
   ReceiverRig rig;
   const Weights weights = rig.Version(1);
