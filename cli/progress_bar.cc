@@ -63,13 +63,13 @@ void ProgressBar::Run(const std::stop_token& stop) {
   std::mutex mutex;
   std::condition_variable_any never;
   std::unique_lock lock(mutex);
-  while (!never.wait_for(lock, stop, kPeriod, [&stop] { return stop.stop_requested(); })) {
+  do {
     try {
       Draw(RateMeter::Clock::now());
     } catch (const std::exception& error) {
       log::debug("{}", error.what());
     }
-  }
+  } while (!never.wait_for(lock, stop, kPeriod, [&stop] { return stop.stop_requested(); }));
   if (drawn_) Write(std::string(kWipeLine));
 }
 

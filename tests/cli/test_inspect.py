@@ -190,10 +190,11 @@ def test_standard_output_that_is_full_is_a_failure(folder):
     assert done.returncode == 1 and "standard output" in done.stderr
 
 
-def on_a_terminal(*arguments):
+def on_a_terminal(*arguments, terminal="xterm"):
     """Standard error as a terminal gets it, and standard output."""
     ours, theirs = pty.openpty()
-    done = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=theirs, text=True)
+    done = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=theirs, text=True,
+                            env={**os.environ, "TERM": terminal})
     os.close(theirs)
     said = b""
     try:
@@ -207,10 +208,12 @@ def on_a_terminal(*arguments):
     return said.decode(), output
 
 
-def test_no_bar_is_left_on_a_terminal_and_none_is_elsewhere(folder):
-    """What is read within a blink draws none. test_progress.py has those of what takes longer."""
-    drawn, output = on_a_terminal("inspect", folder, "--json")
-    assert (drawn == "" or drawn.endswith("\r\x1b[K")) and json.loads(output)["problems"] == []
+def test_a_bar_on_a_terminal_and_nowhere_else(folder):
+    for words in (["inspect", folder], ["inspect", folder, "--json"]):
+        drawn, output = on_a_terminal(*words)
+        assert drawn.startswith("\r\x1b[Kreading [") and "/56 B" in drawn and drawn.endswith("\r\x1b[K")
+    assert json.loads(output)["problems"] == []
+    assert on_a_terminal("inspect", folder, terminal="dumb")[0] == ""
     assert run("inspect", folder, status=0).stderr == ""
 
 
