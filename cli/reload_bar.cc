@@ -24,7 +24,7 @@ std::string NameOf(std::size_t place, const std::vector<EngineProgress>& engines
   for (std::size_t i = 0; i < engines.size(); ++i) {
     const std::size_t ranks = std::max<std::size_t>(engines[i].ranks.size(), 1);
     if (place < ranks) {
-      const std::string rank = ranks == 1 ? "" : "rank " + std::to_string(place);
+      std::string rank = ranks == 1 ? "" : "rank " + std::to_string(place);
       if (engines.size() == 1) return rank;
       return engines[i].endpoint + (rank.empty() ? "" : " " + rank);
     }
