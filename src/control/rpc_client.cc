@@ -55,8 +55,10 @@ class RpcClient::Impl {
     Json answer;
     try {
       answer = AwaitAnswer(id, method, deadline, ended);
-    } catch (...) {
-      GiveUp(id);
+    } catch (const Error& error) {
+      // Over a connection that is lost or was cut there is nobody to tell, and ZeroMQ loses what had half arrived if the
+      // socket is used once more before it is closed.
+      if (error.code() == ErrorCode::kCancelled || error.code() == ErrorCode::kDeadlineExceeded) GiveUp(id);
       throw;
     }
     return Answer(std::move(answer), method);

@@ -117,7 +117,11 @@ std::vector<std::byte> ReadTable::Copy() const {
 }
 
 bool ReadTable::live() const {
+#ifdef __SANITIZE_THREAD__  // which knows no fences
+  std::atomic_signal_fence(std::memory_order_acquire);
+#else
   std::atomic_thread_fence(std::memory_order_acquire);  // what was read before this was read before the mark is
+#endif
   return __atomic_load_n(LiveOf(place_.file->base() + place_.offset), __ATOMIC_SEQ_CST) == LiveMark(offer_id_);
 }
 
