@@ -72,7 +72,12 @@ RankGroup::Ranks RankGroup::ranks(std::optional<std::uint64_t> generation) const
 
 std::vector<RankAnswer> RankGroup::Try(const std::string& method, const Json& params, Deadline deadline,
                                        const HearAnswer& heard) {
-  return TryAll(*ranks(), method, params, deadline, heard);
+  const Ranks held = ranks();  // those that are asked, though others may be started in their place meanwhile
+  std::vector<RankAnswer> answers = TryAll(*held, method, params, deadline, heard);
+  for (std::size_t rank = 0; rank < answers.size(); ++rank) {
+    if (answers[rank].error) answers[rank].progress = (*held)[rank]->progress();
+  }
+  return answers;
 }
 
 // Ignores the ranks' answers: the calls that are given up answer by themselves, and a rank that is gone answers

@@ -35,6 +35,7 @@ struct RankLaunch {
 struct RankAnswer {
   Json result;
   std::optional<Error> error;
+  Json progress{};  // where RankGroup::Try failed: what the rank had said of its progress until then
 };
 
 // Resource; thread-safe. A process that closes its link or falls silent is lost, and is killed.

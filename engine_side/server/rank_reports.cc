@@ -76,10 +76,9 @@ RankReports AskForReports(RankGroup& ranks, const std::string& method, const Jso
   };
   std::vector<Json> lost;
   const std::vector<RankAnswer> answers = ranks.Try(method, params, deadline, heard);
-  const std::vector<Json> progress = ranks.progress();
   for (std::size_t rank = 0; rank < answers.size(); ++rank) {
     const RankAnswer& answer = answers[rank];
-    Json report = answer.error ? LastWords(progress[rank]) : answer.result.at("report");
+    Json report = answer.error ? LastWords(answer.progress) : answer.result.at("report");
     report["rank"] = rank;
     (answer.error ? lost : outcome.reports).push_back(std::move(report));
   }

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <latch>
 #include <memory>
 #include <optional>
@@ -32,9 +33,9 @@ std::optional<std::uint64_t> LimitOf(int resource) {
 // Bytes of address space; 0 if the system does not tell, as when no descriptor is left.
 std::uint64_t AddressSpaceInUse() {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> statm(std::fopen("/proc/self/statm", "re"), &std::fclose);
-  unsigned long pages = 0;
-  if (statm == nullptr || std::fscanf(statm.get(), "%lu", &pages) != 1) return 0;
-  return std::uint64_t{pages} * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  char pages[32];  // the first number of the line
+  if (statm == nullptr || std::fgets(pages, sizeof(pages), statm.get()) == nullptr) return 0;
+  return std::uint64_t{std::strtoul(pages, nullptr, 10)} * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 std::string MemoryThere() {

@@ -56,8 +56,8 @@ class RpcClient::Impl {
     try {
       answer = AwaitAnswer(id, method, deadline, ended);
     } catch (const Error& error) {
-      // Over a connection that is lost or was cut there is nobody to tell, and ZeroMQ loses what had half arrived if the
-      // socket is used once more before it is closed.
+      // Over a connection that is lost or was cut there is nobody to tell, and ZeroMQ loses what had half arrived if
+      // the socket is used once more before it is closed.
       if (error.code() == ErrorCode::kCancelled || error.code() == ErrorCode::kDeadlineExceeded) GiveUp(id);
       throw;
     }
