@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+import fake_engine
 import program as layercast_program
 
 
@@ -39,3 +40,17 @@ def engine(start, folders):
 @pytest.fixture(scope="session")
 def publisher(start, folders):
     return start("publish", "--model", folders["b"], "--lineage", "run-17", "--step", 42)
+
+
+@pytest.fixture
+def fake():
+    """Makes engines that answer as a test says, each the given answer to all it is asked."""
+    engines = []
+
+    def make(answer):
+        engines.append(fake_engine.FakeEngine(answer))
+        return engines[-1].endpoint
+
+    yield make
+    for engine in engines:
+        engine.close()

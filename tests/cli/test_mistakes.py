@@ -8,7 +8,6 @@ import pytest
 import safetensors.torch
 import torch
 
-import fake_engine
 
 
 def test_ranks_that_cannot_start_say_why(program, folders, monkeypatch):
@@ -206,19 +205,6 @@ def test_a_host_that_nobody_knows_is_named(what, program):
 def test_an_engine_names_the_host_of_a_publisher_that_nobody_knows(engine, program):
     error = program.reload(engine, "--publisher", "tcp://trainer-7.invalid:7700", status=1)["error"]
     assert error["code"] == "unavailable" and "the host 'trainer-7.invalid'" in error["message"]
-
-
-@pytest.fixture
-def fake():
-    engines = []
-
-    def make(answer):
-        engines.append(fake_engine.FakeEngine(answer))
-        return engines[-1].endpoint
-
-    yield make
-    for engine in engines:
-        engine.close()
 
 
 @pytest.mark.parametrize("answer", [5, {}, {"differences": [{"rank": 0}], "tensors": 1, "bytes": 1}])

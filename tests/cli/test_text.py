@@ -4,7 +4,6 @@ import pytest
 import safetensors.torch
 import torch
 
-import fake_engine
 import program as layercast_program
 
 VERSION = {"lineage": "run", "step": 2, "digest": "0" * 32}
@@ -16,19 +15,6 @@ CHANNEL = {"name": "shm", "gb_per_s": 9.1, "probed_gb_per_s": 9.8, "lane": "", "
 
 def failed(message, code="corrupt", version=VERSION):
     return {"ok": False, "version": version, "previous": None, "report": None, "error": {"code": code, "message": message}}
-
-
-@pytest.fixture
-def fake():
-    engines = []
-
-    def make(answer):
-        engines.append(fake_engine.FakeEngine(answer))
-        return engines[-1].endpoint
-
-    yield make
-    for engine in engines:
-        engine.close()
 
 
 def reload(program, *engines):
