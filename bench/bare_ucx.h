@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "layercast/memory.h"
-#include "src/transport/ucx/ucx_link.h"
+#include "src/transport/ucx/wire/ucx_link.h"
 
 namespace layercast::bench {
 

@@ -15,11 +15,11 @@
 #include "engine_side/quant/cuda_kernels.h"
 #include "layercast/dtype.h"
 #include "layercast/error.h"
-#include "src/cuda/call.h"
-#include "src/cuda/memory.h"
-#include "src/cuda/probe.h"
-#include "src/cuda/stream.h"
-#include "src/device/scan_kernels.h"
+#include "src/device/cuda/call.h"
+#include "src/device/cuda/cuda_memory.h"
+#include "src/device/cuda/cuda_probe.h"
+#include "src/device/cuda/cuda_stream.h"
+#include "src/device/kernels/device_scan_kernels.h"
 
 namespace layercast::bench {
 namespace {

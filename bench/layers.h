@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/samples.h"
-#include "src/tensor/scan.h"
+#include "src/tensor/kernels/scan.h"
 
 namespace layercast::bench {
 

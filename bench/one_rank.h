@@ -15,9 +15,9 @@
 
 #include "bench/decoder_layers.h"
 #include "bench/throttled_transport.h"
-#include "engine_side/quant/recipe_table.h"
-#include "engine_side/reload/attempt.h"
-#include "engine_side/reload/stager.h"
+#include "engine_side/quant/recipes/recipe_table.h"
+#include "engine_side/reload/receive/attempt.h"
+#include "engine_side/reload/receive/stager.h"
 #include "layercast/publisher.h"
 
 namespace layercast::bench {

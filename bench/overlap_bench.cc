@@ -22,11 +22,11 @@
 #include <vector>
 
 #include "bench/one_rank.h"
-#include "engine_side/quant/recipe_table.h"
-#include "engine_side/reload/amax_requests.h"
+#include "engine_side/quant/recipes/recipe_table.h"
+#include "engine_side/reload/layout/amax_requests.h"
 #include "src/base/check.h"
-#include "src/session/channel_chooser.h"
-#include "src/session/fetch.h"
+#include "src/session/choose/channel_chooser.h"
+#include "src/session/fetch/fetch.h"
 
 namespace layercast::bench {
 namespace {

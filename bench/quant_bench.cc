@@ -23,7 +23,7 @@
 #include "bench/samples.h"
 #include "bench/streaming_limit.h"
 #include "engine_side/quant/recipe.h"
-#include "engine_side/quant/recipe_table.h"
+#include "engine_side/quant/recipes/recipe_table.h"
 
 namespace layercast::bench {
 namespace {

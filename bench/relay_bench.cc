@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "bench/throttled_transport.h"
-#include "src/base/digest.h"
-#include "src/session/channel_chooser.h"
-#include "src/session/fetch.h"
-#include "src/session/offer_service.h"
-#include "src/session/relay.h"
+#include "src/base/digest/digest.h"
+#include "src/session/choose/channel_chooser.h"
+#include "src/session/fetch/fetch.h"
+#include "src/session/offer/offer_service.h"
+#include "src/session/relay/relay.h"
 
 namespace layercast::bench {
 namespace {

@@ -15,14 +15,14 @@
 
 #include "bench/decoder_layers.h"
 #include "engine_side/plan/piece.h"
-#include "engine_side/quant/recipe_table.h"
-#include "engine_side/reload/amax_requests.h"
-#include "engine_side/reload/host_work.h"
-#include "engine_side/reload/pipeline.h"
-#include "engine_side/reload/staging.h"
+#include "engine_side/quant/recipes/recipe_table.h"
+#include "engine_side/reload/layout/amax_requests.h"
+#include "engine_side/reload/work/host_work.h"
+#include "engine_side/reload/pipeline/pipeline.h"
+#include "engine_side/reload/commit/staging.h"
 #include "layercast/receiver.h"
-#include "src/base/caching_memory.h"
-#include "src/base/counting_memory.h"
+#include "src/base/memory/caching_memory.h"
+#include "src/base/memory/counting_memory.h"
 
 namespace layercast::bench {
 namespace {

@@ -8,7 +8,7 @@
 namespace layercast::bench {
 
 // How memory is prefetched: by the processor alone, or also explicitly, four interleaved pages at a time
-// (src/tensor/page_prefetch.h). Which is faster depends on the processor, and the limit is the faster one.
+// (src/tensor/kernels/page_prefetch.h). Which is faster depends on the processor, and the limit is the faster one.
 enum class ReadPattern { kSequential, kInterleaved };
 
 // What fraction of the bytes that are read is written.

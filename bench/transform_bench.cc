@@ -12,8 +12,8 @@
 #include "bench/layers.h"
 #include "bench/samples.h"
 #include "bench/streaming_limit.h"
-#include "engine_side/reload/fuse_and_shard.h"
-#include "src/session/chunk_digests.h"
+#include "engine_side/reload/work/fuse_and_shard.h"
+#include "src/session/link/chunk_digests.h"
 
 namespace layercast::bench {
 namespace {

@@ -15,13 +15,13 @@
 #include <zmq.hpp>
 
 #include "layercast/memory.h"
-#include "src/base/worker_pool.h"
-#include "src/session/chunk_window.h"
-#include "src/transport/channel.h"
+#include "src/base/threads/worker_pool.h"
+#include "src/session/link/chunk_window.h"
+#include "src/transport/channel/channel.h"
 #include "src/wire/schedule.h"
 #if LAYERCAST_HAVE_UCX
 #include "bench/bare_ucx.h"
-#include "src/transport/transports.h"
+#include "src/transport/all/transports.h"
 #endif
 
 namespace layercast::bench {

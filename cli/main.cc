@@ -12,12 +12,12 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/arguments.h"
-#include "cli/command_line.h"
-#include "cli/interrupted.h"
-#include "cli/open_files.h"
-#include "cli/output.h"
-#include "cli/subcommand.h"
+#include "cli/arguments/arguments.h"
+#include "cli/arguments/command_line.h"
+#include "cli/terminal/interrupted.h"
+#include "cli/arguments/open_files.h"
+#include "cli/terminal/output.h"
+#include "cli/arguments/subcommand.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/base/utf8.h"

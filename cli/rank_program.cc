@@ -8,7 +8,7 @@
 #include <exception>
 #include <string>
 
-#include "cli/open_files.h"
+#include "cli/arguments/open_files.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
 

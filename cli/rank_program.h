@@ -1,10 +1,10 @@
-// What the programs of ranks share: their arguments, which `layercast serve` passes (engine_side/server/rank_group.cc),
+// What the programs of ranks share: their arguments, which `layercast serve` passes (engine_side/server/group/rank_group.cc),
 // and how they handle an error.
 #pragma once
 
 #include <functional>
 
-#include "engine_side/server/rank_process.h"
+#include "engine_side/server/rank/process/rank_process.h"
 
 namespace layercast {
 

@@ -44,7 +44,7 @@ if(NOT CMAKE_CUDA_ARCHITECTURES)
 endif()
 set(CMAKE_CUDA_STANDARD 17)  # the newest that cmake 3.25 can ask nvcc for
 enable_language(CUDA)
-if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.5)  # src/cuda/call.cc asks the runtime for functions of the driver by version
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.5)  # src/device/cuda/call.cc asks the runtime for functions of the driver by version
   message(FATAL_ERROR "CUDA: expected 12.5 or newer, got ${CMAKE_CUDA_COMPILER_VERSION}; LAYERCAST_CUDA=OFF builds without")
 endif()
 find_package(CUDAToolkit REQUIRED)

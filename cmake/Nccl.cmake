@@ -1,4 +1,4 @@
-# NCCL's header alone: the library is loaded at run time (src/transport/nccl/dynamic_nccl.h). It needs the CUDA toolkit's.
+# NCCL's header alone: the library is loaded at run time (src/transport/nccl/wire/dynamic_nccl.h). It needs the CUDA toolkit's.
 #   LAYERCAST_NCCL_INCLUDE  the folder of nccl.h; by default the toolkit's or the system's
 set(LAYERCAST_HAVE_NCCL OFF)
 if(NOT LAYERCAST_HAVE_CUDA)

@@ -6,9 +6,9 @@
 
 #include "layercast/error.h"
 #include "src/base/rounding.h"
-#include "src/device/cuda_fault.h"
+#include "src/device/kernels/cuda_fault.h"
 #include "src/tensor/kernel_dtypes.h"
-#include "src/tensor/manifest_entry.h"
+#include "src/tensor/manifest/manifest_entry.h"
 
 namespace layercast {
 namespace {

@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "layercast/memory.h"
-#include "src/base/caching_memory.h"
-#include "src/base/worker_pool.h"
+#include "src/base/memory/caching_memory.h"
+#include "src/base/threads/worker_pool.h"
 #include "src/device/device_digests.h"
 #include "src/device/device_stream.h"
 #include "src/device/download.h"
 #include "src/device/upload_ring.h"
-#include "src/session/device_bytes.h"
-#include "src/tensor/manifest.h"
+#include "src/session/link/device_bytes.h"
+#include "src/tensor/manifest/manifest.h"
 
 namespace layercast {
 

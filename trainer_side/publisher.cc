@@ -17,7 +17,7 @@
 #include "src/base/as_error.h"
 #include "src/base/home_process.h"
 #include "src/base/utf8.h"
-#include "src/session/offer_service.h"
+#include "src/session/offer/offer_service.h"
 #include "src/wire/frames.h"
 #include "trainer_side/declared_weights.h"
 #include "trainer_side/snapshot.h"

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/base/buffer_for.h"
+#include "src/base/memory/buffer_for.h"
 #include "src/base/rounding.h"
-#include "src/tensor/manifest_entry.h"
-#include "src/tensor/stream_copy.h"
+#include "src/tensor/manifest/manifest_entry.h"
+#include "src/tensor/kernels/stream_copy.h"
 #include "trainer_side/declared_weights.h"
 
 namespace layercast {

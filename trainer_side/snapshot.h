@@ -9,9 +9,9 @@
 
 #include "layercast/memory.h"
 #include "layercast/publisher.h"
-#include "src/base/worker_pool.h"
-#include "src/tensor/manifest.h"
-#include "src/transport/channel.h"
+#include "src/base/threads/worker_pool.h"
+#include "src/tensor/manifest/manifest.h"
+#include "src/transport/channel/channel.h"
 #include "trainer_side/device_tensors.h"
 
 namespace layercast {

@@ -4,7 +4,7 @@
 
 #include "layercast/error.h"
 #include "layercast/publisher.h"
-#include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/formats/checkpoint.h"
 #include "src/checkpoint/config_text.h"
 
 namespace layercast {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine_side/engine/linear.h"
-#include "engine_side/engine/weight_view.h"
+#include "engine_side/engine/cpu/kernels/row_linear.h"
+#include "engine_side/engine/cpu/kernels/weight_view.h"
 #include "layercast/captured_buffers.h"
 #include "layercast/model/module.h"
 

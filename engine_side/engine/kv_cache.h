@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine_side/engine/activations.h"
-#include "engine_side/engine/attend.h"
+#include "engine_side/engine/cpu/kernels/activations.h"
+#include "engine_side/engine/cpu/kernels/attend.h"
 
 namespace layercast {
 

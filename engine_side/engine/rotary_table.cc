@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine_side/engine/row_kernels.h"
+#include "engine_side/engine/cpu/kernels/row_kernels.h"
 #include "src/base/check.h"
 
 namespace layercast {

@@ -5,8 +5,8 @@
 #include <limits>
 #include <numeric>
 
-#include "engine_side/engine/activation.h"
-#include "engine_side/engine/row_kernels.h"
+#include "engine_side/engine/cpu/kernels/activation.h"
+#include "engine_side/engine/cpu/kernels/row_kernels.h"
 
 namespace layercast {
 namespace {

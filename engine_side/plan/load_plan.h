@@ -14,7 +14,7 @@
 #include "engine_side/plan/plan_problems.h"
 #include "layercast/model/module.h"
 #include "layercast/version.h"
-#include "src/tensor/manifest.h"
+#include "src/tensor/manifest/manifest.h"
 
 namespace layercast {
 

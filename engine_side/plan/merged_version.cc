@@ -10,9 +10,9 @@
 
 #include "engine_side/plan/coverage.h"
 #include "layercast/error.h"
-#include "src/base/bytes.h"
+#include "src/base/bytes/bytes.h"
 #include "src/base/check.h"
-#include "src/base/digest.h"
+#include "src/base/digest/digest.h"
 #include "src/base/utf8.h"
 
 namespace layercast {

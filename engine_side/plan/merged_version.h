@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "layercast/model/placement.h"
-#include "src/tensor/manifest.h"
+#include "src/tensor/manifest/manifest.h"
 
 namespace layercast {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "engine_side/model/box_runs.h"
+#include "engine_side/model/tree/box_runs.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
 

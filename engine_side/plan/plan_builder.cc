@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "engine_side/model/path.h"
+#include "engine_side/model/naming/path.h"
 #include "engine_side/plan/completeness.h"
 #include "engine_side/plan/cut_piece.h"
 #include "engine_side/plan/tree_names.h"

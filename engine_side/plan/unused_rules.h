@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "layercast/model/module.h"
-#include "src/tensor/manifest.h"
+#include "src/tensor/manifest/manifest.h"
 
 namespace layercast {
 

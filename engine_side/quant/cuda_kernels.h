@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "src/device/cuda_fault.h"
-#include "src/device/cuda_matrix.h"
+#include "src/device/kernels/cuda_fault.h"
+#include "src/device/kernels/cuda_matrix.h"
 
 namespace layercast {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "layercast/dtype.h"
-#include "src/base/worker_pool.h"
+#include "src/base/threads/worker_pool.h"
 
 namespace layercast {
 

@@ -14,8 +14,8 @@
 #include "engine_side/quant/dequantize.h"
 #include "layercast/model/parameter.h"
 #include "layercast/tensor.h"
-#include "src/base/worker_pool.h"
-#include "src/tensor/scan.h"
+#include "src/base/threads/worker_pool.h"
+#include "src/tensor/kernels/scan.h"
 
 namespace layercast {
 

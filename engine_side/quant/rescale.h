@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "src/base/worker_pool.h"
+#include "src/base/threads/worker_pool.h"
 
 namespace layercast {
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "src/base/float_bits.h"
-#include "src/base/host_device.h"
+#include "src/base/bytes/float_bits.h"
+#include "src/base/digest/host_device.h"
 
 namespace layercast {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine_side/server/rank_group.h"
+#include "engine_side/server/group/rank_group.h"
 #include "src/control/rpc.h"
 
 namespace layercast {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "src/checkpoint/safetensors_writer.h"
+#include "src/checkpoint/safetensors/safetensors_writer.h"
 
 namespace rl_loop {
 namespace {

@@ -1,5 +1,5 @@
 // The engine's own weight memory: the addresses that its CUDA graphs captured. An engine hands them to a Receiver. They
-// are the only memory of the engine that Layercast writes, in one stage (engine_side/reload/commit); it moves none.
+// are the only memory of the engine that Layercast writes, in one stage (engine_side/reload/commit/commit); it moves none.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 namespace layercast {
 
 class CapturedOnDevice;
-class ReloadStream;  // engine_side/device/reload_stream.h
+class ReloadStream;  // engine_side/reload/device/reload_stream.h
 
 // The table of an engine's captured buffers, fixed for the life of the engine. Value: copies describe the same memory.
 // Reading is thread-safe; only the commit stage writes to the buffers.

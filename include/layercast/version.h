@@ -11,7 +11,7 @@
 
 namespace layercast {
 
-// A 128-bit XXH3 hash, made from those of leaves (src/base/digest.h). All bits zero: no digest.
+// A 128-bit XXH3 hash, made from those of leaves (src/base/digest/digest.h). All bits zero: no digest.
 struct LAYERCAST_PUBLIC Digest {
   std::uint64_t high = 0;
   std::uint64_t low = 0;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/base/shallow_json.h"
+#include "src/base/bytes/shallow_json.h"
 #include "src/checkpoint/mapped_file.h"
 
 namespace layercast {

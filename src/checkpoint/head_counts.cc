@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "layercast/error.h"
-#include "src/base/python_json.h"
+#include "src/base/bytes/python_json.h"
 #include "src/checkpoint/mapped_file.h"
 
 namespace layercast {

@@ -7,7 +7,7 @@
 
 #include "layercast/memory.h"
 #include "layercast/tensor.h"
-#include "src/base/buffer_for.h"
+#include "src/base/memory/buffer_for.h"
 
 namespace layercast {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/base/thread_name.h"
+#include "src/base/threads/thread_name.h"
 
 namespace layercast {
 

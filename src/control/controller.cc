@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "src/base/thread_name.h"
+#include "src/base/threads/thread_name.h"
 #include "src/control/answer_time.h"
 #include "src/control/engine_outcome.h"
 #include "src/control/progress_watch.h"

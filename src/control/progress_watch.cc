@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "src/base/log.h"
-#include "src/base/thread_name.h"
+#include "src/base/threads/thread_name.h"
 #include "src/control/progress_forms.h"
 #include "src/control/rpc.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "layercast/controller.h"
-#include "src/base/bounded_queue.h"
+#include "src/base/threads/bounded_queue.h"
 
 namespace layercast {
 

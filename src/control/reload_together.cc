@@ -8,13 +8,13 @@
 #include <system_error>
 #include <utility>
 
-#include "src/base/thread_name.h"
+#include "src/base/threads/thread_name.h"
 #include "src/control/answer_time.h"
 #include "src/control/engine_outcome.h"
 #include "src/control/json_forms.h"
 #include "src/control/rpc.h"
 #include "src/control/vote.h"
-#include "src/zmq/endpoint.h"
+#include "src/net/zmq/endpoint.h"
 
 namespace layercast {
 namespace {

@@ -6,13 +6,13 @@
 #include <zmq.hpp>
 
 #include "layercast/error.h"
-#include "src/base/shallow_json.h"
+#include "src/base/bytes/shallow_json.h"
 #include "src/control/rpc.h"
-#include "src/zmq/connection_limits.h"
-#include "src/zmq/context.h"
-#include "src/zmq/endpoint.h"
-#include "src/zmq/error_at.h"
-#include "src/zmq/poll_sockets.h"
+#include "src/net/zmq/connection_limits.h"
+#include "src/net/zmq/zmq_context.h"
+#include "src/net/zmq/endpoint.h"
+#include "src/net/zmq/error_at.h"
+#include "src/net/zmq/poll_sockets.h"
 
 namespace layercast {
 namespace {

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "layercast/error.h"
-#include "src/cuda/probe.h"
+#include "src/device/cuda/cuda_probe.h"
 #include "src/device/device_stream.h"
 
 namespace layercast {

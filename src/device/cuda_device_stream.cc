@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/cuda/call.h"
-#include "src/cuda/leaf_digests.h"
-#include "src/cuda/row_copy.h"
-#include "src/device/scan_kernels.h"
+#include "src/device/cuda/call.h"
+#include "src/device/kernels/leaf_digests.h"
+#include "src/device/cuda/row_copy.h"
+#include "src/device/kernels/device_scan_kernels.h"
 
 namespace layercast {
 namespace {

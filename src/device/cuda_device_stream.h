@@ -7,14 +7,14 @@
 #include <deque>
 #include <vector>
 
-#include "src/cuda/memory.h"
-#include "src/cuda/stream.h"
+#include "src/device/cuda/cuda_memory.h"
+#include "src/device/cuda/cuda_stream.h"
 #include "src/device/device_stream.h"
 
 namespace layercast {
 
 // Resource; one thread at a time. The base is virtual so that a stream with a derived interface can inherit everything
-// here (engine_side/device/cuda_reload_stream.cc).
+// here (engine_side/reload/device/cuda_reload_stream.cc).
 class CudaDeviceStream : public virtual DeviceStream {
  public:
   // Loads the kernels that the stream starts.
@@ -39,7 +39,7 @@ class CudaDeviceStream : public virtual DeviceStream {
  protected:
   // The CUDA stream, on which a derived stream queues its own kernels.
   const CudaStream& stream() const { return stream_; }
-  // Copies rows between places on the device, by one two-dimensional copy (src/cuda/row_copy.h).
+  // Copies rows between places on the device, by one two-dimensional copy (src/device/cuda/row_copy.h).
   void CopyRows(const std::byte* from, std::size_t from_stride, std::byte* to, std::size_t to_stride,
                 std::size_t row_bytes, std::size_t rows);
 

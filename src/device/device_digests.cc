@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/base/digest.h"
+#include "src/base/digest/digest.h"
 #include "src/tensor/region_views.h"
 
 namespace layercast {

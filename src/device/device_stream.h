@@ -10,7 +10,7 @@
 
 #include "layercast/memory.h"
 #include "layercast/version.h"
-#include "src/tensor/axis_amax.h"
+#include "src/tensor/kernels/axis_amax.h"
 #include "src/tensor/region.h"
 
 namespace layercast {
@@ -47,7 +47,7 @@ class DeviceStream {
   // Finds the first NaN or infinity among packed elements (integers have none), and merges its index into `fault`, as
   // FindAmax does.
   virtual void FindNonFinite(DType dtype, const std::byte* from, std::int64_t count, std::uint64_t* fault) = 0;
-  // Computes the digests of the leaves of these bytes (src/base/digest.h): NumLeaves(bytes) of them, into device
+  // Computes the digests of the leaves of these bytes (src/base/digest/digest.h): NumLeaves(bytes) of them, into device
   // memory.
   virtual void LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) = 0;
 

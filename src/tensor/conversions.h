@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "src/base/host_device.h"
+#include "src/base/digest/host_device.h"
 
 namespace layercast::conversions {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "src/base/host_device.h"
+#include "src/base/digest/host_device.h"
 #include "src/tensor/conversions.h"
 
 namespace layercast {

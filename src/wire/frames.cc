@@ -4,7 +4,7 @@
 #include <bit>
 #include <utility>
 
-#include "src/base/bytes.h"
+#include "src/base/bytes/bytes.h"
 #include "src/base/check.h"
 
 namespace layercast::wire {

@@ -10,7 +10,7 @@
 
 #include "layercast/error.h"
 #include "layercast/version.h"
-#include "src/tensor/axis_amax.h"
+#include "src/tensor/kernels/axis_amax.h"
 
 namespace layercast::wire {
 
@@ -23,7 +23,7 @@ inline constexpr std::size_t kMaxAskBytes = 32U << 20;    // for frames that a r
 inline constexpr std::size_t kMaxConfigBytes = 1U << 20;  // of a welcome's config
 
 // What an end says about the host that it runs on. The fields are those of HostIdentity
-// (src/transport/host_identity.h).
+// (src/net/host_identity.h).
 struct Host {
   std::string boot_id;
   std::string network;

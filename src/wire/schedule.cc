@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/base/bytes.h"
-#include "src/base/digest.h"
+#include "src/base/bytes/bytes.h"
+#include "src/base/digest/digest.h"
 
 namespace layercast {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "src/tensor/region_views.h"
 #include "tests/conformance/published_bytes.h"
-#include "tests/session/publishing.h"
+#include "tests/support/session/publishing.h"
 #include "tests/support/error_of.h"
 
 namespace layercast::test {

@@ -10,20 +10,20 @@
 
 #if LAYERCAST_HAVE_CUDA
 #include "src/transport/cuda_ipc/cuda_ipc_transport.h"
-#include "tests/support/fake_ipc.h"
+#include "tests/support/fakes/fake_ipc.h"
 #endif
 #if LAYERCAST_HAVE_NCCL
-#include "src/cuda/probe.h"
+#include "src/device/cuda/cuda_probe.h"
 #include "src/transport/nccl/nccl_transport.h"
-#include "tests/support/fake_channel_device.h"
-#include "tests/support/fake_nccl.h"
+#include "tests/support/fakes/fake_channel_device.h"
+#include "tests/support/fakes/fake_nccl.h"
 #endif
 #if LAYERCAST_HAVE_UCX
-#include "src/transport/transports.h"
+#include "src/transport/all/transports.h"
 #include "src/transport/ucx/ucx_transport.h"
-#include "tests/support/counted_one_sided.h"
-#include "tests/support/fake_one_sided.h"
-#include "tests/support/posix_one_sided.h"
+#include "tests/support/fakes/counted_one_sided.h"
+#include "tests/support/fakes/fake_one_sided.h"
+#include "tests/support/fakes/posix_one_sided.h"
 #endif
 
 namespace layercast::test {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "layercast/memory.h"
-#include "src/transport/channel.h"
+#include "src/transport/channel/channel.h"
 
 namespace layercast::test {
 
@@ -45,7 +45,7 @@ struct CountedTransport {
 };
 CountedTransport CountedTransportNamed(const std::string& name);
 
-// The host on which the suite's publishers listen: what the environment says (tests/end_to_end/test_networks.py), or
+// The host on which the suite's publishers listen: what the environment says (tests/end_to_end/faults/test_networks.py), or
 // loopback.
 inline std::string HostFrom(const char* variable) {
   const char* const host = std::getenv(variable);

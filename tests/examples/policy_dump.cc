@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "examples/rl_loop/policy.h"
-#include "src/checkpoint/safetensors_writer.h"
+#include "src/checkpoint/safetensors/safetensors_writer.h"
 
 namespace {
 

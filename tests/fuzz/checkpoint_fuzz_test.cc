@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "layercast/error.h"
-#include "src/checkpoint/safetensors_header.h"
-#include "src/checkpoint/weight_index.h"
+#include "src/checkpoint/safetensors/safetensors_header.h"
+#include "src/checkpoint/safetensors/weight_index.h"
 #include "tests/fuzz/damage.h"
 #include "tests/support/safetensors_bytes.h"
 #include "tests/support/temp_folder.h"

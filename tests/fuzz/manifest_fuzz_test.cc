@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "layercast/error.h"
-#include "src/tensor/manifest.h"
+#include "src/tensor/manifest/manifest.h"
 #include "tests/fuzz/damage.h"
 
 namespace layercast {

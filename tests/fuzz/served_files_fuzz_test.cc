@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "engine_side/reload/kernel_format.h"
+#include "engine_side/reload/sources/kernel_format.h"
 #include "layercast/error.h"
-#include "src/checkpoint/checkpoint.h"
-#include "src/checkpoint/safetensors_writer.h"
+#include "src/checkpoint/formats/checkpoint.h"
+#include "src/checkpoint/safetensors/safetensors_writer.h"
 #include "tests/fuzz/damage.h"
-#include "tests/reload/rig.h"
+#include "tests/support/reload/rig.h"
 #include "tests/support/temp_folder.h"
 
 namespace layercast {

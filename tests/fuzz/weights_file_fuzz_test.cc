@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "layercast/error.h"
-#include "src/checkpoint/gguf_header.h"
-#include "src/checkpoint/pickle.h"
-#include "src/checkpoint/torch_state_dict.h"
-#include "src/checkpoint/zip_directory.h"
+#include "src/checkpoint/gguf/gguf_header.h"
+#include "src/checkpoint/torch_save/pickle.h"
+#include "src/checkpoint/torch_save/torch_state_dict.h"
+#include "src/checkpoint/torch_save/zip_directory.h"
 #include "tests/fuzz/damage.h"
 #include "tests/support/torch_file.h"
 

@@ -1,5 +1,5 @@
 """Ranks that hold whole experts: their experts are those of a rank alone, each quantized as a whole, and all else, shared
-experts with it, is cut as it always is. tests/end_to_end/test_expert_parallel.py has real engines of one family."""
+experts with it, is cut as it always is. tests/end_to_end/loading/test_expert_parallel.py has real engines of one family."""
 
 import pytest
 

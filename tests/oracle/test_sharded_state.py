@@ -1,5 +1,5 @@
 """Kernel tensors in a file for each rank (`sharded_state`): a rank reads its own and no other's.
-tests/end_to_end/test_sharded_state.py has real engines, and what they write."""
+tests/end_to_end/loading/test_sharded_state.py has real engines, and what they write."""
 
 import pytest
 import safetensors.torch

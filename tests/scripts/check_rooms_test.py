@@ -24,7 +24,7 @@ FILES = {
     "src/low/ground.cc": '#include "src/low/ground.h"\n#include <nlohmann/json.hpp>\n',
     "src/high/attic.h": '#include "src/low/ground.h"\n',
     "trainer_side/door.cc": '#include "layercast/door.h"\n#include "src/high/attic.h"\n',
-    "engine_side/reload/commit.cc": '#include "src/low/ground.h"\nvoid Commit() { WriteCaptured(1); }\n',
+    "engine_side/reload/commit/commit.cc": '#include "src/low/ground.h"\nvoid Commit() { WriteCaptured(1); }\n',
     "tests/attic_test.cc": '#include "src/high/attic.h"\n',
 }
 
@@ -122,8 +122,8 @@ class CheckRooms(unittest.TestCase):
         self.expect("R5 src/high/attic.h: src/high is not among the rooms that may include json")
 
     def test_a_write_to_captured_buffers_elsewhere(self):
-        self.write("engine_side/reload/pipeline.cc", "void Write() { WriteCaptured(1); }\n")
-        self.expect("R5 engine_side/reload/pipeline.cc: writes captured buffers")
+        self.write("engine_side/reload/pipeline/pipeline.cc", "void Write() { WriteCaptured(1); }\n")
+        self.expect("R5 engine_side/reload/pipeline/pipeline.cc: writes captured buffers")
 
     def test_a_table_that_contributing_does_not_show(self):
         self.add_to_table("src/roof | src/high | | new")

@@ -1,4 +1,4 @@
-// A library in the place of NCCL: the fake that all tests of the channel have (tests/support/fake_nccl.h), on the
+// A library in the place of NCCL: the fake that all tests of the channel have (tests/support/fakes/fake_nccl.h), on the
 // simulated CUDA. Its transfers run in streams, beside the threads that abort them.
 #include <nccl.h>
 
@@ -6,10 +6,10 @@
 #include <thread>
 #include <utility>
 
-#include "tests/simulated_cuda/context.h"
-#include "tests/simulated_cuda/memory.h"
-#include "tests/simulated_cuda/stream.h"
-#include "tests/support/fake_nccl.h"
+#include "tests/simulated_cuda/simulated_context.h"
+#include "tests/simulated_cuda/simulated_memory.h"
+#include "tests/simulated_cuda/simulated_stream.h"
+#include "tests/support/fakes/fake_nccl.h"
 
 namespace {
 

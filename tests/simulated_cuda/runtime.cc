@@ -9,11 +9,11 @@
 #include <set>
 #include <utility>
 
-#include "tests/simulated_cuda/block.h"
-#include "tests/simulated_cuda/call.h"
-#include "tests/simulated_cuda/ipc_handle.h"
-#include "tests/simulated_cuda/launch.h"
-#include "tests/simulated_cuda/memory.h"
+#include "tests/simulated_cuda/simulated_block.h"
+#include "tests/simulated_cuda/simulated_call.h"
+#include "tests/simulated_cuda/simulated_ipc_handle.h"
+#include "tests/simulated_cuda/simulated_launch.h"
+#include "tests/simulated_cuda/simulated_memory.h"
 
 using namespace simulated_cuda;
 

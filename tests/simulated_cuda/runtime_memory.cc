@@ -9,9 +9,9 @@
 #include <mutex>
 #include <vector>
 
-#include "tests/simulated_cuda/call.h"
-#include "tests/simulated_cuda/ipc_handle.h"
-#include "tests/simulated_cuda/memory.h"
+#include "tests/simulated_cuda/simulated_call.h"
+#include "tests/simulated_cuda/simulated_ipc_handle.h"
+#include "tests/simulated_cuda/simulated_memory.h"
 
 using namespace simulated_cuda;
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "layercast/publisher.h"
-#include "src/session/channel_chooser.h"
-#include "src/session/fetch.h"
+#include "src/session/choose/channel_chooser.h"
+#include "src/session/fetch/fetch.h"
 #include "tests/support/error_of.h"
 
 namespace layercast {

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "tests/support/weights.h"
+#include "tests/support/test_weights.h"
 
 namespace layercast {
 namespace {

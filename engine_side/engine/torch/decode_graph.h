@@ -9,7 +9,7 @@
 
 #include "engine_side/engine/forward_pass.h"
 #include "engine_side/engine/rotary_table.h"
-#include "engine_side/engine/torch/decode_rows.h"
+#include "engine_side/engine/torch/tensors/decode_rows.h"
 #include "layercast/captured_buffers.h"
 #include "layercast/model/module.h"
 #include "layercast/parallel.h"

@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine_side/engine/decoder_parts.h"
-#include "engine_side/engine/torch/tensor_linear.h"
-#include "engine_side/engine/torch/torch_type.h"
+#include "engine_side/engine/cpu/decoder_parts.h"
+#include "engine_side/engine/torch/tensors/tensor_linear.h"
+#include "engine_side/engine/torch/tensors/torch_type.h"
 #include "layercast/error.h"
 
 namespace layercast {

@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "engine_side/engine/forward_pass.h"
-#include "engine_side/engine/torch/decode_rows.h"
-#include "engine_side/engine/torch/rotary_tensors.h"
-#include "engine_side/engine/torch/tensor_block.h"
-#include "engine_side/engine/torch/tensor_norm.h"
-#include "engine_side/engine/torch/weight_tensor.h"
+#include "engine_side/engine/torch/tensors/decode_rows.h"
+#include "engine_side/engine/torch/tensors/rotary_tensors.h"
+#include "engine_side/engine/torch/tensors/tensor_block.h"
+#include "engine_side/engine/torch/tensors/tensor_norm.h"
+#include "engine_side/engine/torch/tensors/weight_tensor.h"
 #include "layercast/captured_buffers.h"
 #include "layercast/model/decoder.h"
 #include "layercast/parallel.h"

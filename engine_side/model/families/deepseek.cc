@@ -3,8 +3,8 @@
 // Checkpoints of V3 also hold draft layers behind the last layer.
 #include <nlohmann/json.hpp>
 
-#include "engine_side/model/config_defaults.h"
-#include "engine_side/model/config_fields.h"
+#include "engine_side/model/registry/config_defaults.h"
+#include "engine_side/model/config/config_fields.h"
 #include "engine_side/model/families/corrected_sigmoid_experts.h"
 #include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine_side/model/group.h"
+#include "engine_side/model/tree/group.h"
 #include "layercast/error.h"
 #include "layercast/model/linear.h"
 #include "layercast/model/norm.h"

@@ -2,10 +2,10 @@
 // first without a norm before its attention. In EAGLE-3 the first layer attends to an embedding beside a hidden state,
 // and the head has a vocabulary of its own. Both use the target's embedding. They are served in full precision,
 // whatever the target's recipe.
-#include "engine_side/model/config_fields.h"
+#include "engine_side/model/config/config_fields.h"
 #include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"
-#include "engine_side/model/group.h"
+#include "engine_side/model/tree/group.h"
 #include "layercast/model/embedding.h"
 #include "layercast/model/linear.h"
 #include "layercast/model/mlp.h"

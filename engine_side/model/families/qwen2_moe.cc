@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine_side/model/config_defaults.h"
-#include "engine_side/model/config_fields.h"
+#include "engine_side/model/registry/config_defaults.h"
+#include "engine_side/model/config/config_fields.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/mixture_of_experts.h"

@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "engine_side/model/config_defaults.h"
-#include "engine_side/model/config_fields.h"
+#include "engine_side/model/registry/config_defaults.h"
+#include "engine_side/model/config/config_fields.h"
 #include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"
-#include "engine_side/model/fit.h"
-#include "engine_side/model/group.h"
+#include "engine_side/model/tree/fit.h"
+#include "engine_side/model/tree/group.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/gated_delta_net.h"
 #include "layercast/model/linear.h"

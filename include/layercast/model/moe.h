@@ -42,7 +42,7 @@ class LAYERCAST_PUBLIC ExpertRouter final : public Module {
                const RouterOptions& options = {});
 };
 
-// engine_side/model/expert_names.h defines these two.
+// engine_side/model/layers/expert_names.h defines these two.
 class ExpertNames;
 struct ExpertName;
 

@@ -7,7 +7,7 @@
 #include "layercast/error.h"
 #include "src/base/deadline.h"
 #include "src/base/log.h"
-#include "src/transport/device/device_tick.h"
+#include "src/device/device_tick.h"
 
 namespace layercast::cuda_ipc_channel {
 namespace {

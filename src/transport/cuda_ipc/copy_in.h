@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "layercast/memory.h"
-#include "src/transport/channel.h"
-#include "src/transport/cuda_ipc/driver.h"
+#include "src/transport/channel/channel.h"
+#include "src/transport/cuda_ipc/segments/driver.h"
 
 namespace layercast::cuda_ipc_channel {
 

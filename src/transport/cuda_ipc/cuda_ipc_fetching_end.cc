@@ -9,9 +9,9 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
-#include "src/transport/device/device_tick.h"
-#include "src/transport/local_socket.h"
-#include "src/transport/poll_for.h"
+#include "src/device/device_tick.h"
+#include "src/net/local_socket.h"
+#include "src/net/poll_for.h"
 
 namespace layercast::cuda_ipc_channel {
 namespace {

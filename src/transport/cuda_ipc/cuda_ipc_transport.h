@@ -7,8 +7,8 @@
 #include <optional>
 #include <string_view>
 
-#include "src/transport/channel.h"
-#include "src/transport/cuda_ipc/driver.h"
+#include "src/transport/channel/channel.h"
+#include "src/transport/cuda_ipc/segments/driver.h"
 
 namespace layercast {
 namespace cuda_ipc_channel {

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <vector>
 
-#include "src/transport/channel.h"
-#include "src/transport/cuda_ipc/arena.h"
+#include "src/transport/channel/channel.h"
+#include "src/transport/cuda_ipc/segments/cuda_ipc_arena.h"
 #include "src/transport/cuda_ipc/copy_in.h"
 
 namespace layercast::cuda_ipc_channel {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/transport/connection_guard.h"
-#include "src/transport/offer_views.h"
+#include "src/transport/channel/connection_guard.h"
+#include "src/transport/channel/offer_views.h"
 
 namespace layercast {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "src/transport/channel.h"
+#include "src/transport/channel/channel.h"
 
 namespace layercast {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/transport/device/device_tick.h"
-#include "src/transport/poll_for.h"
+#include "src/device/device_tick.h"
+#include "src/net/poll_for.h"
 
 namespace layercast::nccl_channel {
 

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/transport/device/device_tick.h"
-#include "src/transport/nccl/fleets.h"
-#include "src/transport/nccl/receiver.h"
-#include "src/transport/receivers.h"
+#include "src/device/device_tick.h"
+#include "src/transport/nccl/fleet/fleets.h"
+#include "src/transport/nccl/fleet/nccl_receiver.h"
+#include "src/transport/channel/receivers.h"
 
 namespace layercast::nccl_channel {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "src/transport/device/cuda_channel_device.h"
-#include "src/transport/device/device_parts.h"
-#include "src/transport/nccl/dynamic_nccl.h"
+#include "src/device/cuda_channel_device.h"
+#include "src/device/device_parts.h"
+#include "src/transport/nccl/wire/dynamic_nccl.h"
 #include "src/transport/nccl/nccl_fetching_end.h"
 #include "src/transport/nccl/nccl_offering_end.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "layercast/memory.h"
-#include "src/transport/free_ranges.h"
+#include "src/transport/channel/free_ranges.h"
 #include "src/transport/shm/memfd.h"
 
 namespace layercast::shm_channel {

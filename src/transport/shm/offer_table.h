@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "src/transport/channel.h"
+#include "src/transport/channel/channel.h"
 #include "src/transport/shm/arena.h"
 #include "src/transport/shm/memfd.h"
 

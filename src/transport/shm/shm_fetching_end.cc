@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/transport/local_socket.h"
-#include "src/transport/offer_views.h"
+#include "src/net/local_socket.h"
+#include "src/transport/channel/offer_views.h"
 
 namespace layercast::shm_channel {
 namespace {

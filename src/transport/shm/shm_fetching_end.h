@@ -8,9 +8,9 @@
 #include <set>
 #include <string>
 
-#include "src/transport/channel.h"
-#include "src/transport/connection_guard.h"
-#include "src/transport/mapping_cache.h"
+#include "src/transport/channel/channel.h"
+#include "src/transport/channel/connection_guard.h"
+#include "src/transport/channel/mapping_cache.h"
 #include "src/transport/shm/memfd.h"
 #include "src/transport/shm/offer_table.h"
 #include "src/transport/shm/unix_socket.h"

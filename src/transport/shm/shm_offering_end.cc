@@ -10,8 +10,8 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
-#include "src/transport/local_socket.h"
-#include "src/transport/poll_for.h"
+#include "src/net/local_socket.h"
+#include "src/net/poll_for.h"
 
 namespace layercast::shm_channel {
 namespace {

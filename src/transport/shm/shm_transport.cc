@@ -1,6 +1,6 @@
 #include "src/transport/shm/shm_transport.h"
 
-#include "src/transport/local_socket.h"
+#include "src/net/local_socket.h"
 #include "src/transport/shm/shm_fetching_end.h"
 #include "src/transport/shm/shm_offering_end.h"
 

@@ -11,7 +11,7 @@
 
 #include "layercast/error.h"
 #include "src/base/exhausted.h"
-#include "src/transport/passed_descriptors.h"
+#include "src/net/passed_descriptors.h"
 #include "src/transport/shm/offer_table.h"
 
 namespace layercast::shm_channel {

@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-#include "src/transport/reply_plan.h"
+#include "src/transport/channel/reply_plan.h"
 
 namespace layercast::ucx_channel {
 

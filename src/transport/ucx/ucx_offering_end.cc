@@ -6,8 +6,8 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
-#include "src/transport/receivers.h"
-#include "src/transport/ucx/receiver.h"
+#include "src/transport/channel/receivers.h"
+#include "src/transport/ucx/ucx_receiver.h"
 
 namespace layercast::ucx_channel {
 namespace {

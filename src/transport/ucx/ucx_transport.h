@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "src/transport/channel.h"
-#include "src/transport/ucx/remote_reads.h"
+#include "src/transport/channel/channel.h"
+#include "src/transport/ucx/wire/remote_reads.h"
 
 namespace layercast {
 namespace ucx_channel {

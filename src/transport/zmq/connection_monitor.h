@@ -8,8 +8,8 @@
 #include <string>
 #include <zmq.hpp>
 
-#include "src/zmq/message_meter.h"
-#include "src/zmq/socket_events.h"
+#include "src/net/zmq/message_meter.h"
+#include "src/net/zmq/socket_events.h"
 
 namespace layercast::zmq_channel {
 

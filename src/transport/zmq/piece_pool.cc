@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/base/buffer_for.h"
-#include "src/transport/zmq/messages.h"
+#include "src/base/memory/buffer_for.h"
+#include "src/transport/zmq/zmq_messages.h"
 
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>

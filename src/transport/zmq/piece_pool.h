@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "layercast/memory.h"
-#include "src/base/wake_up.h"
-#include "src/transport/offer_book.h"
+#include "src/net/wake_up.h"
+#include "src/transport/channel/offer_book.h"
 #include "src/transport/zmq/peer.h"
 
 namespace layercast::zmq_channel {

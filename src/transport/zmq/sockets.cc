@@ -1,6 +1,6 @@
 #include "src/transport/zmq/sockets.h"
 
-#include "src/transport/zmq/messages.h"
+#include "src/transport/zmq/zmq_messages.h"
 #include "src/transport/zmq/peer.h"
 
 namespace layercast::zmq_channel {

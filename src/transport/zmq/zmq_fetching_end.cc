@@ -7,8 +7,8 @@
 #include "layercast/error.h"
 #include "src/transport/zmq/peer.h"
 #include "src/transport/zmq/sockets.h"
-#include "src/zmq/context.h"
-#include "src/zmq/poll_sockets.h"
+#include "src/net/zmq/zmq_context.h"
+#include "src/net/zmq/poll_sockets.h"
 
 namespace layercast::zmq_channel {
 namespace {

@@ -7,12 +7,12 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "src/transport/channel.h"
-#include "src/transport/connection_guard.h"
-#include "src/transport/liveness.h"
-#include "src/transport/requests_under_way.h"
+#include "src/transport/channel/channel.h"
+#include "src/transport/channel/connection_guard.h"
+#include "src/transport/channel/liveness.h"
+#include "src/transport/channel/requests_under_way.h"
 #include "src/transport/zmq/connection_monitor.h"
-#include "src/transport/zmq/messages.h"
+#include "src/transport/zmq/zmq_messages.h"
 
 namespace layercast::zmq_channel {
 

@@ -6,7 +6,7 @@
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/transport/zmq/sockets.h"
-#include "src/zmq/poll_sockets.h"
+#include "src/net/zmq/poll_sockets.h"
 
 namespace layercast::zmq_channel {
 namespace {

@@ -1,0 +1,159 @@
+// layercast publish: offers a checkpoint as a version until it is ended.
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/arguments/arguments.h"
+#include "cli/terminal/end_signal.h"
+#include "cli/arguments/nearest.h"
+#include "cli/terminal/reading_bar.h"
+#include "cli/arguments/subcommand.h"
+#include "engine_side/reload/sources/watched_sink.h"
+#include "layercast/publisher.h"
+#include "src/base/utf8.h"
+#include "src/checkpoint/formats/checkpoint.h"
+#include "trainer_side/order.h"
+#include "trainer_side/row_shard.h"
+
+namespace layercast::cli {
+namespace {
+
+// The checkpoint's tensors in the order that was asked for. `layer` is not handled here: it is the order of the
+// engines' schedules, and the publisher walks in it.
+Weights InOrder(const CheckpointSource& checkpoint, const std::string& order) {
+  const auto weights = [&] { return Weights::FromCheckpoint(checkpoint); };
+  if (order == "layer" || order == "checkpoint") return weights();
+  constexpr std::string_view kShuffled = "shuffled:";
+  const std::vector<std::string> known = {"layer", "checkpoint", "shuffled"};
+  if (order.starts_with(kShuffled)) {
+    std::uint64_t seed = 0;
+    const char* const end = order.data() + order.size();
+    const auto [stop, error] = std::from_chars(order.data() + kShuffled.size(), end, seed);
+    if (error == std::errc() && stop == end) return Shuffled(weights(), seed);
+  }
+  throw UsageError("--order: expected layer, checkpoint or shuffled:SEED, got '" + order + "'" +
+                   DidYouMean(order.substr(0, order.find(':')), known));
+}
+
+// Parses "1/4": a rank, and how many ranks there are.
+VersionPart ParsePart(const std::string& text) {
+  const char* const end = text.data() + text.size();
+  VersionPart part;
+  const auto [slash, first] = std::from_chars(text.data(), end, part.rank);
+  if (first == std::errc() && slash != end && *slash == '/') {
+    const auto [stop, second] = std::from_chars(slash + 1, end, part.ranks);
+    if (second == std::errc() && stop == end && 0 <= part.rank && part.rank < part.ranks) return part;
+  }
+  throw UsageError("--part: expected RANK/RANKS, like 0/4, got '" + text + "'");
+}
+
+// The same weights, but their walks show their progress on the bar. The bar outlives them.
+Weights WithProgress(Weights weights, ReadingBar& bar) {
+  weights.walk = [walk = std::move(weights.walk), &bar](std::span<const std::string> order) {
+    return std::make_unique<WatchedWalk>(walk(order), [&bar](std::uint64_t bytes) { bar.Read(bytes); });
+  };
+  return weights;
+}
+
+class Publish final : public Subcommand {
+ public:
+  const char* name() const override { return "publish"; }
+  const char* description() const override { return "Publishes a checkpoint as a version until it is ended"; }
+
+  void Declare(CLI::App& app) override {
+    checkpoint_.Declare(app, "The checkpoint's folder, or one file of it");
+    app.add_option("--mode", mode_, "snapshot: engines pull at their own pace; stream: it is walked for each of them")
+        ->check(OneOf({"snapshot", "stream"}))
+        ->capture_default_str();
+    app.add_option("--order", order_, "Of a stream: layer, checkpoint or shuffled:SEED")->capture_default_str();
+    window_ =
+        app.add_option("--stream-window", options_.stream_window_bytes,
+                       "Of a stream: the most bytes that wait for engines before its walks do; one tensor always may")
+            ->check(WholeNumber(0))
+            ->capture_default_str();
+    app.add_option("--part", part_,
+                   "RANK/RANKS: the rows of each tensor that this rank of a trainer sharded by FSDP2 would hold");
+    app.add_option("--lineage", lineage_, "The training run; by default the folder's name")
+        ->check(TakenBy([](const std::string& name) { CheckName("lineage", name); }, "NAME"));
+    app.add_option("--step", step_, "The version's step in its lineage")->check(WholeNumber(0))->capture_default_str();
+    app.add_option("--run", run_,
+                   "The run of the trainer that has a --part; by default that of torchrun or Slurm, if it has a name")
+        ->check(TakenBy([](const std::string& name) { CheckName("run", name); }, "NAME"));
+    app.add_option("--bind", options_.endpoint, "Where engines find it; port 0 picks one")
+        ->check(Endpoint())
+        ->capture_default_str();
+    DeclareList(app, "--channel", options_.channels,
+                "The data channels that engines may choose from; by default all but cuda_ipc")
+        ->check(EachOf(Channel()));
+    app.add_option("--nccl-fleet", options_.nccl_fleet, "Ranks that take the same over nccl and are served together")
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
+    app.add_flag("--allow-remote", options_.allow_remote, "Binds beyond loopback: there is no authentication");
+  }
+
+  void Run(Output& output) override {
+    if (order_ != "layer" && mode_ != "stream") {
+      throw UsageError("--order " + order_ + " is for streams: say --mode stream");
+    }
+    if (window_->count() > 0 && mode_ != "stream") {
+      throw UsageError("--stream-window is for streams: say --mode stream");
+    }
+    ExpectBetweenProcesses(options_.channels);
+
+    const VersionPart part = ParsePart(part_);
+    EndSignal end;
+    Weights weights = RowShard(InOrder(checkpoint_.Source(), order_), part);
+    const std::uint64_t bytes = TotalBytes(weights.specs);
+    const std::size_t tensors = weights.specs.size();
+    ReadingBar bar(bytes);
+    if (mode_ != "snapshot") bar.End();  // streams are walked later, once for each engine
+    Publisher publisher(options_);
+    const PublishedVersion published =
+        publisher.Publish({.lineage = lineage_.empty() ? DefaultLineage(checkpoint_.path()) : lineage_,
+                           .step = step_,
+                           .mode = mode_ == "stream" ? PublishMode::kStream : PublishMode::kSnapshot,
+                           .layer_order = order_ == "layer",
+                           .part = part,
+                           .run = run_.empty() ? std::nullopt : std::optional(run_)},
+                          WithProgress(std::move(weights), bar));
+    bar.End();
+    output.Print({{"ready", true},
+                  {"endpoint", publisher.endpoint()},
+                  {"pids", {::getpid()}},
+                  {"mode", mode_},
+                  {"version", VersionToJson(published.version())},
+                  {"part", {{"rank", part.rank}, {"ranks", part.ranks}}},
+                  {"run", published.run().empty() ? Json() : Json(published.run())},
+                  {"tensors", tensors},
+                  {"bytes", bytes}},
+                 "publishing " + published.version().ToString() + " at " + publisher.endpoint() + ": " +
+                     std::to_string(tensors) + " tensors, " + std::to_string(bytes) + " bytes, as a " + mode_ +
+                     (part.ranks == 1 ? "" : ", part " + part_) +
+                     (published.run().empty() ? "" : ", run " + Quote(published.run())));
+    end.Wait();
+  }
+
+ private:
+  CheckpointFlags checkpoint_;
+  std::string mode_ = "snapshot";
+  std::string order_ = "layer";
+  CLI::Option* window_ = nullptr;
+  std::string part_ = "0/1";
+  std::string lineage_;
+  std::string run_;
+  std::uint64_t step_ = 0;
+  PublisherOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakePublish() { return std::make_unique<Publish>(); }
+
+}  // namespace layercast::cli

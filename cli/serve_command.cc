@@ -1,0 +1,233 @@
+// layercast serve: runs an engine, with all its ranks and its service, until it is ended.
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/arguments/arguments.h"
+#include "cli/terminal/end_signal.h"
+#include "cli/terminal/progress_bar.h"
+#include "cli/terminal/reload_bar.h"
+#include "cli/arguments/subcommand.h"
+#include "engine_side/model/registry/named_draft.h"
+#include "engine_side/reload/sources/kernel_format.h"
+#include "engine_side/reload/layout/layer_recipes.h"
+#include "engine_side/server/engine_service.h"
+#include "layercast/commit_policy.h"
+#include "src/base/threads/thread_name.h"
+#include "src/net/wake_up.h"
+
+namespace layercast::cli {
+namespace {
+
+// A name that no other engine has, because publishers tell engines apart by it.
+std::string EngineName() {
+  char host[256] = {};
+  if (::gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::string(host) + ":" + std::to_string(::getpid()) + ":" +
+         std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
+
+class Serve final : public Subcommand {
+ public:
+  const char* name() const override { return "serve"; }
+  const char* description() const override {
+    return "Runs an engine with all its ranks, which takes new weights meanwhile";
+  }
+
+  void Declare(CLI::App& app) override {
+    checkpoint_.Declare(app, "The checkpoint's folder, or one that `export` wrote");
+    app.add_option(
+        "--draft", draft_,
+        "Also serves a draft model: `mtp`, the draft layers of the checkpoint, or the folder of an EAGLE one");
+    CLI::Option* const publisher =
+        DeclareList(app, "--publisher", publishers_, "With --load-format remote: whose version to start with")
+            ->check(EachOf(Endpoint()));
+    app.add_option("--from-engine", engine_,
+                   "With --load-format remote: the engine of the same layout that lends what it serves")
+        ->check(Endpoint())
+        ->excludes(publisher);
+    app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
+    app.add_flag("--allow-config-change", allow_config_change_,
+                 "Start with weights whose config.json differs from the model's in what is computed");
+    app.add_option("--seed", seed_, "With --load-format dummy: of the weights; by default 0")->check(WholeNumber(0));
+    app.add_option("--tp", options_.ranks.tp_size, "Ranks over which each layer is split")
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
+    DeclareExperts(app, options_.ranks.expert_parallel, options_.ranks.expert_placement);
+    app.add_option("--pp", options_.ranks.pp_size, "Pipeline stages, of --tp ranks each")
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
+    DeclareStageLayers(app, options_.ranks.pp_layers);
+    app.add_option(
+           "--quantization", options_.ranks.recipe,
+           "The recipe of what is served; checkpoint: of each layer that of the form in which config.json says it is")
+        ->check(OneOf(LayerRecipes::KnownNames()))
+        ->capture_default_str();
+    app.add_flag("--power-of-two-scales", options_.ranks.power_of_two_scales,
+                 "Rounds the scales of fp8_per_block up to powers of two");
+    app.add_flag(
+        "--requantize", options_.ranks.requantize,
+        "Dequantizes layers of a quantized checkpoint that cannot be served as they are, and quantizes them anew");
+    DeclareScales(app, options_.ranks.scales);
+    DeclareWeightRules(app, weight_rules_);
+    app.add_option("--commit", commit_, "How a version is put in place")
+        ->check(OneOf(KnownCommitPolicies()))
+        ->capture_default_str();
+    app.add_option("--device", device_, "Where it computes")->check(OneOf({"cpu", "cuda"}))->capture_default_str();
+    app.add_option("--max-num-seqs", max_num_seqs_,
+                   "Sequences that are generated at once, the others wait; by default 256, on cuda 16")
+        ->check(CLI::Range(1, 4096));
+    app.add_option("--max-model-len", options_.ranks.max_model_len,
+                   "Tokens of a sequence, prompt and all; by default as many as the model allows, on cuda at most 4096")
+        ->check(WholeNumber(1));
+    app.add_option("--bind", options_.endpoint, "Where it is called; port 0 picks one")
+        ->check(Endpoint())
+        ->capture_default_str();
+    app.add_flag("--allow-remote", options_.allow_remote, "Binds beyond loopback: there is no authentication");
+    app.add_option("--chunk-bytes", options_.ranks.chunk_bytes, "The most that a rank asks a publisher for at once")
+        ->check(CLI::Range(4096, 1 << 30))
+        ->capture_default_str();
+    app.add_option("--buffer-limit", options_.ranks.buffer_limit,
+                   "The most bytes of incomplete layers that a rank holds; 0: no bound")
+        ->check(WholeNumber(0))
+        ->capture_default_str();
+    app.add_option("--channel", options_.ranks.channel,
+                   "The data channel from publishers, where a reload names none; by default the fastest")
+        ->check(Channel());
+    app.add_option("--relay", options_.ranks.relay,
+                   "Serves snapshots on to other engines while it takes them: where each rank does, as others reach "
+                   "it; port 0 picks one")
+        ->check(Endpoint());
+    app.add_option("--pause-mode", options_.pause_mode, "What the commit does to sequences under way")
+        ->check(OneOf({"wait", "abort", "keep"}))
+        ->capture_default_str();
+  }
+
+  void Run(Output& output) override {
+    if (device_ == "cuda") CheckDevice();
+    CheckScales();
+    ExpectBetweenProcesses({options_.ranks.channel});
+    options_.ranks.model = checkpoint_.path();
+    options_.ranks.commit = CommitPolicyNamed(commit_);
+    options_.ranks.on_device = device_ == "cuda";
+    options_.ranks.program = RankProgram(options_.ranks.on_device ? "layercast-rank-cuda" : "layercast-rank");
+    options_.ranks.max_num_seqs = max_num_seqs_.value_or(options_.ranks.on_device ? 16 : 256);
+    options_.ranks.engine = EngineName();
+    options_.ranks.allow_remote = options_.allow_remote;
+    options_.ranks.draft = AbsoluteDraft(draft_);
+    if (!weight_rules_.empty()) options_.ranks.weight_rules = AbsolutePath(weight_rules_);
+    options_.first_load = FirstLoad();
+    options_.first_load["allow_config_change"] = allow_config_change_;
+    EndSignal end;
+    EngineService service(options_);
+    ProgressBar bar([&service] { return LoadingBarState(service.Status()); });
+    if (!LoadUnlessEnded(service, end)) return;
+    bar.End();
+    const Json ready = service.Ready();
+    output.Print(ready, "serving " + VersionText(ready.at("version")) + " at " + service.endpoint() + " with " +
+                            std::to_string(ready.at("pids").size()) + " ranks, quantization " + options_.ranks.recipe);
+    end.Wait();
+  }
+
+ private:
+  // Loads the first weights. That may take long, so a signal ends the program meanwhile. Returns false if it did.
+  static bool LoadUnlessEnded(EngineService& service, EndSignal& end) {
+    WakeUp loaded;
+    std::future<void> loading = std::async(std::launch::async, [&] {
+      NameThisThread("lc-load");
+      const WakeUp::RingAtExit ring(loaded);
+      service.LoadModel();
+    });
+    const bool ended = end.WaitOr(loaded);
+    if (ended) service.End();
+    try {
+      loading.get();
+    } catch (const Error&) {
+      if (!ended) throw;
+    }
+    return !ended;
+  }
+
+  void CheckScales() const {
+    const std::string& recipe = options_.ranks.recipe;
+    const bool has_them = recipe == "fp8_per_block" || recipe == LayerRecipes::kAsCheckpoint;
+    if (options_.ranks.power_of_two_scales && !has_them) {
+      throw UsageError("--power-of-two-scales is for --quantization fp8_per_block, got " + recipe);
+    }
+  }
+
+  // The arguments of `reload_weights` for the first load.
+  Json FirstLoad() const {
+    const bool remote = checkpoint_.load_format() == "remote";
+    if (remote == (publishers_.empty() && engine_.empty())) {
+      throw UsageError(remote ? "--load-format remote: expected --publisher or --from-engine, got neither"
+                              : "--publisher and --from-engine are for --load-format remote");
+    }
+    if (seed_ && checkpoint_.load_format() != "dummy") throw UsageError("--seed is for --load-format dummy");
+    if (checkpoint_.load_format() == "dummy") return {{"load_format", "dummy"}, {"seed", seed_.value_or(0)}};
+    if (!remote) return CheckpointJson(WithDraft(checkpoint_.Source()));
+    if (!engine_.empty()) return {{"engine", engine_}};
+    Json load = {{"publisher", WithCommas(publishers_)}};
+    if (!version_.empty()) {
+      const Version version = ParseVersion(version_);
+      load["lineage"] = version.lineage;
+      load["step"] = version.step;
+    }
+    return load;
+  }
+
+  // Adds the draft model's checkpoint, unless the source is an export, which holds the draft model's tensors already.
+  CheckpointSource WithDraft(CheckpointSource source) const {
+    return IsKernelFormat(source) ? source : WithNamedDraft(std::move(source), options_.ranks.draft);
+  }
+
+  // Refuses what an engine in a CUDA graph on one GPU does not do.
+  void CheckDevice() const {
+    const auto refuse = [](const std::string& what) { throw Error(ErrorCode::kUnsupported, "--device cuda: " + what); };
+    if (options_.ranks.tp_size != 1) {
+      refuse("one rank computes the whole model: expected --tp 1, got " + std::to_string(options_.ranks.tp_size));
+    }
+    if (options_.ranks.pp_size != 1) {
+      refuse("one rank computes the whole model: expected --pp 1, got " + std::to_string(options_.ranks.pp_size));
+    }
+  }
+
+  // The path of a rank's program, which lies beside this one. Ranks are programs of their own because they link
+  // libtorch.
+  static std::string RankProgram(const std::string& name) {
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+    const std::filesystem::path rank = self.parent_path() / name;
+    if (std::filesystem::exists(rank)) return rank.string();
+    throw Error(ErrorCode::kUnsupported,
+                "this build has no such engine: it was made without libtorch, or without its "
+                "CUDA half (expected " +
+                    rank.string() + ")");
+  }
+
+  EngineServiceOptions options_;
+  CheckpointFlags checkpoint_;
+  std::string draft_;
+  std::string weight_rules_;
+  std::vector<std::string> publishers_;
+  std::string engine_;
+  std::string version_;
+  bool allow_config_change_ = false;
+  std::optional<std::uint64_t> seed_;
+  std::string commit_ = "staged";
+  std::string device_ = "cpu";
+  std::optional<std::int64_t> max_num_seqs_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakeServe() { return std::make_unique<Serve>(); }
+
+}  // namespace layercast::cli

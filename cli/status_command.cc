@@ -1,0 +1,151 @@
+// layercast status: what an engine serves, or what a publisher offers, right now.
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cli/arguments/arguments.h"
+#include "cli/terminal/progress_text.h"
+#include "cli/arguments/read_answer.h"
+#include "cli/arguments/subcommand.h"
+#include "cli/terminal/wrapped.h"
+#include "src/base/utf8.h"
+#include "src/control/rpc.h"
+#include "src/session/offer/publisher_status.h"
+
+namespace layercast::cli {
+namespace {
+
+// One channel: that of all ranks, or that of one rank if they differ.
+std::string ChannelText(const Json& channel) {
+  const std::string of_rank = channel.contains("rank") ? " of rank " + channel["rank"].dump() : "";
+  return "  last channel" + of_rank + " " + channel.value("name", "?") + ", " + RateText(channel.at("gb_per_s")) +
+         "; when chosen " + RateText(channel.at("probed_gb_per_s")) + ": " + Escaped(channel.value("reason", "")) +
+         "\n";
+}
+
+// What stands behind the engine's state. A torn engine serves nothing; the text below it says more.
+std::string Served(const Json& status) {
+  if (!status.at("version").is_null()) return " " + VersionText(status["version"]);
+  return status.at("torn").is_null() ? " its first version" : "";
+}
+
+std::string EngineText(const Json& status) {
+  std::string text = status.at("state").get<std::string>() + Served(status) + ", " +
+                     std::to_string(status.at("pids").size()) + " ranks, quantization " +
+                     status.at("quantization").get<std::string>() + "\n";
+  for (const Json& rank : status.at("ranks")) {
+    text += "  rank " + rank.at("rank").dump() + " (process " + rank.at("pid").dump() + "): serves " +
+            rank.at("served_digest").get<std::string>() + "\n";
+  }
+  text += ProgressText(status.value("progress", Json()));
+  const Json& torn = status.at("torn");
+  if (torn.is_object() && torn.at("to").is_null()) {
+    text += "  lost the weights of " + VersionText(torn.at("from")) + " with a rank's process\n";
+  } else if (torn.is_object()) {
+    text += "  torn between " + VersionText(torn.at("from")) + " and " + VersionText(torn.at("to")) + "\n";
+  }
+  const Json& channel = status.at("channel");
+  if (channel.is_object()) {
+    for (const Json& one : channel.value("ranks", Json::array({channel}))) text += ChannelText(one);
+    if (channel.at("warning").is_string())
+      text += "  warning: " + Escaped(channel["warning"].get<std::string>()) + "\n";
+  }
+  const Json& error = status.at("last_error");
+  if (error.is_object()) text += "  last reload failed: " + EscapedMessage(error.value("message", "")) + "\n";
+  return text;
+}
+
+Json ReaderJson(const wire::ReaderStatus& reader) {
+  const auto or_null = [](const std::string& endpoint) { return endpoint.empty() ? Json() : Json(endpoint); };
+  return {{"engine", reader.engine},
+          {"rank", reader.rank},
+          {"takes_from", or_null(reader.takes_from)},
+          {"relays_at", or_null(reader.relays_at)},
+          {"bytes", reader.bytes},
+          {"gb_per_s", static_cast<double>(reader.bytes_per_second) * 1e-9}};
+}
+
+Json PublisherJson(const wire::StatusAnswer& answer) {
+  Json versions = Json::array();
+  std::uint64_t readers = 0;
+  for (const wire::VersionStatus& version : answer.versions) {
+    readers += version.readers;
+    Json receivers = Json::array();
+    for (const wire::ReaderStatus& reader : version.receivers) receivers.push_back(ReaderJson(reader));
+    versions.push_back({{"version", VersionToJson(Version{version.lineage, version.step, version.digest})},
+                        {"mode", version.stream ? "stream" : "snapshot"},
+                        {"tensors", version.tensors},
+                        {"bytes", version.bytes},
+                        {"readers", version.readers},
+                        {"receivers", std::move(receivers)},
+                        {"part", {{"rank", version.part_rank}, {"ranks", version.part_ranks}}},
+                        {"run", version.run.empty() ? Json() : Json(version.run)}});
+  }
+  // The fields are those of the newest version, which engines take unless they name another.
+  Json status = {{"state", "publishing"}, {"version", nullptr}, {"mode", nullptr},           {"pids", {answer.process}},
+                 {"tensors", 0},          {"bytes", 0},         {"receivers", Json::array()}};
+  if (!versions.empty()) status.update(versions.back());
+  status["readers"] = readers;
+  status["versions"] = std::move(versions);
+  return status;
+}
+
+std::string PartText(const Json& part) {
+  if (part.at("ranks") == 1) return "";
+  return ", part " + part.at("rank").dump() + " of " + part.at("ranks").dump();
+}
+
+std::string RunText(const Json& run) { return run.is_null() ? "" : ", run " + Quote(run.get<std::string>()); }
+
+std::string ReaderText(const Json& reader) {
+  const auto quoted = [&](const char* name) { return Quote(reader.at(name).get<std::string>()); };  // a peer's words
+  std::string text = "    " + quoted("engine") + " rank " + reader.at("rank").dump();
+  if (reader.at("takes_from").is_string()) text += " takes from " + quoted("takes_from");
+  if (reader.at("relays_at").is_string()) text += ", relays at " + quoted("relays_at");
+  if (reader.at("bytes") != 0) text += ", has " + reader["bytes"].dump() + " bytes, " + RateText(reader.at("gb_per_s"));
+  return text + "\n";
+}
+
+std::string PublisherText(const Json& status) {
+  std::string text = "publishing, " + status.at("readers").dump() + " readers\n";
+  for (const Json& version : status.at("versions")) {
+    text += "  " + VersionText(version.at("version")) + ", " + version.at("mode").get<std::string>() + ", " +
+            version.at("tensors").dump() + " tensors, " + version.at("bytes").dump() + " bytes" +
+            PartText(version.at("part")) + RunText(version.at("run")) + "\n";
+    for (const Json& reader : version.at("receivers")) text += ReaderText(reader);
+  }
+  return text;
+}
+
+class Status final : public Subcommand {
+ public:
+  const char* name() const override { return "status"; }
+  const char* description() const override { return "Tells what an engine serves, or what a publisher offers"; }
+
+  void Declare(CLI::App& app) override {
+    CLI::Option* engine = app.add_option("--engine", engine_, "Endpoint of an engine")->check(Endpoint());
+    app.add_option("--publisher", publisher_, "Endpoint of a publisher")->check(Endpoint())->excludes(engine);
+    timeout_.Declare(app);
+  }
+
+  void Run(Output& output) override {
+    if (engine_.empty() == publisher_.empty()) throw UsageError("expected --engine or --publisher");
+    if (!publisher_.empty()) {
+      const Json status = PublisherJson(AskPublisherStatus(publisher_, timeout_.deadline()));
+      return output.Print(status, Wrapped(PublisherText(status)));
+    }
+    const Json status = RpcClient("engine", engine_).Call("status", Json::object(), timeout_.deadline());
+    output.Print(status, Wrapped(ReadAnswer(engine_, [&] { return EngineText(status); })));
+  }
+
+ private:
+  std::string engine_;
+  std::string publisher_;
+  Timeout timeout_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> MakeStatus() { return std::make_unique<Status>(); }
+
+}  // namespace layercast::cli

@@ -1,0 +1,71 @@
+#include "engine_side/engine/torch/blocks/tensor_mamba.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/mean.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/softplus.h>
+
+namespace layercast {
+namespace {
+
+WeightTensor Own(const MambaMixer& mixer, const char* name, const std::string& path, const TensorContext& context) {
+  return {context.weights.Find(mixer, path, name), context.device};
+}
+
+// Repeats what each group of heads has, [rows, groups, n], for each head, [rows, heads, n].
+at::Tensor ForHeads(const at::Tensor& of_groups, std::int64_t heads) {
+  const std::int64_t of_one = heads / of_groups.size(1);
+  return of_groups.unsqueeze(2).expand({-1, -1, of_one, -1}).flatten(1, 2);
+}
+
+}  // namespace
+
+TensorMamba::TensorMamba(const MambaMixer& mixer, const std::string& path, const TensorContext& context)
+    : sizes_(mixer.sizes()),
+      options_(mixer.options()),
+      type_(context.type),
+      in_proj_(ChildLinear(mixer, "in_proj", path, context)),
+      out_proj_(ChildLinear(mixer, "out_proj", path, context)),
+      conv_(context.weights.Linear(*mixer.FindChild("conv1d"), path + ".conv1d"), context),
+      a_(context.weights.FindDerived(mixer, path, "A"), context.device),
+      d_(Own(mixer, "D", path, context)),
+      dt_bias_(Own(mixer, "dt_bias", path, context)),
+      norm_(context.weights.Find(*mixer.FindChild("norm"), path + ".norm"), context.device),
+      states_({sizes_.num_heads, sizes_.head_dim, sizes_.state_size}, context) {}
+
+at::Tensor TensorMamba::Forward(const StepInputs& inputs, const at::Tensor& in) {
+  const at::Tensor projected = in_proj_.Apply(in);
+  const std::int64_t inner = sizes_.inner(), channels = conv_.channels();
+  const at::Tensor mixed = Rounded(conv_.Apply(inputs, projected.narrow(1, inner, channels)), type_);
+  const at::Tensor scanned =
+      Scan(inputs, Rounded(at::silu(mixed), type_), projected.narrow(1, inner + channels, sizes_.num_heads));
+  return out_proj_.Apply(Normalized(scanned, projected.narrow(1, 0, inner)));
+}
+
+// For each head: state := exp(dt * a) * state + dt * x B^T, y := state C + D x.
+at::Tensor TensorMamba::Scan(const StepInputs& inputs, const at::Tensor& channels, const at::Tensor& steps) {
+  const std::int64_t heads = sizes_.num_heads, of_groups = sizes_.num_groups * sizes_.state_size;
+  const at::Tensor x = channels.narrow(1, 0, sizes_.inner()).unflatten(1, {heads, -1});
+  const auto of_heads = [&](std::int64_t begin) {
+    return ForHeads(channels.narrow(1, begin, of_groups).unflatten(1, {sizes_.num_groups, -1}), heads).unsqueeze(2);
+  };
+  const at::Tensor b = of_heads(sizes_.inner()), c = of_heads(sizes_.inner() + of_groups);  // [rows, heads, 1, state]
+  const at::Tensor dt =
+      at::clamp(at::softplus(steps + dt_bias_.ReadVector()), options_.time_step_min, options_.time_step_max);
+  const at::Tensor decay = at::exp(dt * a_.ReadVector()).unsqueeze(-1).unsqueeze(-1);
+  const at::Tensor state = decay * states_.Of(inputs) + (dt.unsqueeze(-1) * x).unsqueeze(-1) * b;
+  states_.Put(inputs, state);
+  return ((state * c).sum(-1) + d_.ReadVector().unsqueeze(-1) * x).flatten(1);
+}
+
+// round(weight * g / sqrt(mean(g^2) + epsilon)) with g = y * silu(gate), for each group. As in the kernels of
+// mamba_ssm, the scan's result is rounded only here.
+at::Tensor TensorMamba::Normalized(const at::Tensor& scanned, const at::Tensor& gate) const {
+  const at::Tensor gated = (scanned * at::silu(gate)).unflatten(1, {sizes_.num_groups, -1});
+  const at::Tensor scale = at::mean(gated * gated, {-1}, /*keepdim=*/true).add_(options_.norm_epsilon).rsqrt_();
+  return Rounded((gated * scale).flatten(1) * norm_.ReadVector(), type_);
+}
+
+}  // namespace layercast

@@ -1,0 +1,53 @@
+// Blocks that compute the parts of a decoder layer in the decode step: those of engine_side/engine/block.h, in tensor
+// operations of fixed shapes that a CUDA graph can capture. A new one gets a file of its own, like tensor_attention,
+// and a line in MakeTensorBlock.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine_side/engine/captured_weights.h"
+#include "engine_side/engine/torch/tensors/decode_rows.h"
+#include "engine_side/engine/torch/tensors/rotary_tensors.h"
+#include "layercast/model/module.h"
+
+namespace layercast {
+
+// The inputs of each row, each int64 [rows], on the step's device. Their memory never moves. Value.
+struct StepInputs {
+  at::Tensor tokens;
+  at::Tensor positions;
+  at::Tensor slots;  // an unused row has a slot that no sequence has
+};
+
+// Resource; one thread only.
+class TensorBlock {
+ public:
+  virtual ~TensorBlock() = default;
+  // Queues the block's operations for the rows of `in`, fp32 [rows, hidden_size], and returns the tensor that will hold
+  // their result, rounded to the model's dtype. Must not wait for the device, nor let a number that only the device
+  // knows decide what is queued.
+  virtual at::Tensor Forward(const StepInputs& inputs, const at::Tensor& in) = 0;
+  // Whether the block keeps a state that each token of a sequence changes. If so, a step may have at most one row per
+  // slot.
+  virtual bool is_recurrent() const { return false; }
+};
+
+// What a block is made with. Its constructor looks up the weights once, and keeps no reference to the context's
+// members.
+struct TensorContext {
+  CapturedWeights& weights;
+  RotaryTensors& rotary;
+  at::Device device;
+  at::ScalarType type;  // activations are rounded to it after every operation
+  StepShape shape;      // max_tokens is resolved: it is not 0
+};
+
+// Makes the block that computes `module`. Throws kUnsupported, naming path and class, if there is none.
+std::unique_ptr<TensorBlock> MakeTensorBlock(const Module& module, const std::string& path,
+                                             const TensorContext& context);
+
+}  // namespace layercast

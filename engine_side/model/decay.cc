@@ -1,9 +1,0 @@
-#include "engine_side/model/decay.h"
-
-namespace layercast {
-
-DerivedTensor DecayOf(const TensorSpec& a_log) {
-  return {{"A", DType::kF32, a_log.shape}, {a_log}, DerivedTensor::NegatedExponential{}};
-}
-
-}  // namespace layercast

@@ -1,0 +1,25 @@
+// The commit policy `in_place`: nothing of the old version is kept. Once some of it was overwritten, the engine is torn
+// until a version is whole again.
+#include "engine_side/reload/commit/old_bytes.h"
+#include "engine_side/reload/commit/write_record.h"
+
+namespace layercast {
+namespace {
+
+class NoOldBytes final : public OldBytes {
+ public:
+  explicit NoOldBytes(const CommitParts& parts) : written_(parts.layout, parts.kept_memory) {}
+
+  void Keep(std::size_t index) override { written_.Note(index); }
+  bool PutBack() override { return written_.empty(); }
+  void Forget() override { written_.Clear(); }
+
+ private:
+  WriteRecord written_;
+};
+
+}  // namespace
+
+std::unique_ptr<OldBytes> MakeNoOldBytes(const CommitParts& parts) { return std::make_unique<NoOldBytes>(parts); }
+
+}  // namespace layercast

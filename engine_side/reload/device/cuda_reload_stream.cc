@@ -1,0 +1,150 @@
+// ReloadStream by CUDA: what it does beyond CudaDeviceStream, by kernels or, if rows are long enough, by
+// two-dimensional copies.
+#include <optional>
+#include <vector>
+
+#include "engine_side/reload/device/move_kernels.h"
+#include "engine_side/reload/device/reload_stream.h"
+#include "engine_side/reload/device/walks.h"
+#include "engine_side/quant/cuda/cuda_codes.h"
+#include "engine_side/quant/cuda_kernels.h"
+#include "engine_side/quant/cuda/cuda_recipes.h"
+#include "src/base/check.h"
+#include "src/device/cuda/call.h"
+#include "src/device/cuda/row_copy.h"
+#include "src/device/cuda_device_stream.h"
+#include "src/device/kernels/device_scan_kernels.h"
+#include "src/tensor/kernel_dtypes.h"
+
+namespace layercast {
+namespace {
+
+int ElementBytes(DType dtype) { return BitsPerElement(dtype) / 8; }
+
+std::uint8_t* Codes(std::span<std::byte> bytes) { return reinterpret_cast<std::uint8_t*>(bytes.data()); }
+
+// Rows that one two-dimensional copy brings to their places in a tensor, or from there. All members are in bytes.
+struct Pitched {
+  std::size_t at;  // offset of the first row
+  std::size_t rows, row_bytes, stride;
+};
+
+// Elements [first, first + count) of a walk as rows for a two-dimensional copy. Empty if a kernel must copy them, or
+// does it faster, as it does if rows are short.
+std::optional<Pitched> PitchedOf(DType dtype, const ElementWalk& walk, std::int64_t first, std::int64_t count) {
+  constexpr std::size_t kFewestBytes = 512;  // bytes of a row: what a warp reads at once, by words of 16 bytes
+  const std::optional<WalkRows> of = RowsOf(walk, first, count);
+  if (!of) return std::nullopt;
+  const auto bytes = [size = ElementBytes(dtype)](std::int64_t elements) {
+    return static_cast<std::size_t>(elements) * static_cast<std::size_t>(size);
+  };
+  const Pitched rows{bytes(of->at), static_cast<std::size_t>(of->rows), bytes(of->cols), bytes(of->stride)};
+  const bool suits = HowToCopyRows(rows.row_bytes, rows.rows, rows.stride) == RowCopy::kPitched;
+  return suits && rows.row_bytes >= kFewestBytes ? std::optional(rows) : std::nullopt;
+}
+
+class CudaReloadStream final : public CudaDeviceStream, public ReloadStream {
+ public:
+  explicit CudaReloadStream(int device) : CudaDeviceStream(device) {
+    const OnCudaDevice scope(device);
+    LoadCudaKernels();
+    LoadMoveKernels();
+  }
+
+  void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
+               std::int64_t first, std::int64_t count, std::uint64_t* fault) override {
+    const OnCudaDevice scope(stream().device());
+    const std::optional<Pitched> rows = from == to_dtype ? PitchedOf(from, walk, first, count) : std::nullopt;
+    if (rows) {
+      CopyRows(packed, rows->row_bytes, to + rows->at, rows->stride, rows->row_bytes, rows->rows);
+    } else if (from == to_dtype) {
+      CudaScatter(ElementBytes(from), packed, to, walk, first, count, stream().handle());
+    } else {
+      CudaScatterCast(from, packed, to_dtype, to, walk, first, count, reinterpret_cast<CudaFaultWord*>(fault),
+                      stream().handle());
+    }
+  }
+  void Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,
+              std::byte* packed) override {
+    const OnCudaDevice scope(stream().device());
+    if (const std::optional<Pitched> rows = PitchedOf(dtype, walk, first, count)) {
+      return CopyRows(from + rows->at, rows->stride, packed, rows->row_bytes, rows->row_bytes, rows->rows);
+    }
+    CudaGather(ElementBytes(dtype), from, walk, first, count, packed, stream().handle());
+  }
+  void Zero(DType dtype, std::byte* to, const ElementWalk& walk) override {
+    const OnCudaDevice scope(stream().device());
+    CudaZero(ElementBytes(dtype), to, walk, NumElements(walk), stream().handle());
+  }
+  void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
+                std::span<const KernelTensorView> outputs, std::uint64_t* fault) override;
+  void Rescale(std::span<std::byte> codes, float from, float to) override {
+    const OnCudaDevice scope(stream().device());
+    CudaRescale(Codes(codes), std::ssize(codes), from, to, stream().handle());
+  }
+  void RescaleNvfp4(std::span<std::byte> codes, std::span<std::byte> scales, float from, float to) override {
+    const OnCudaDevice scope(stream().device());
+    CudaRescaleNvfp4(Codes(codes), Codes(scales), std::ssize(scales), from, to, stream().handle());
+  }
+  void Dequantize(const Recipe& recipe, std::span<const KernelTensorView> tensors, DType dtype,
+                  std::byte* values) override {
+    const OnCudaDevice scope(stream().device());
+    CudaDequantize(CodesOf(recipe.format(), tensors), dtype, values, stream().handle());
+  }
+  void NegateExponential(DType dtype, const std::byte* from, std::int64_t count, float* to) override {
+    const OnCudaDevice scope(stream().device());
+    CudaNegateExponential(dtype, from, count, to, stream().handle());
+  }
+
+ private:
+  void CopyChecked(const CudaMatrix& piece, std::byte* to, std::uint64_t* fault);
+  CudaTensorAmax AmaxOf(const CudaMatrix& piece, float given, CudaFaultWord* fault);
+
+  Buffer amax_;  // of one weight at a time: the stream keeps its uses apart
+};
+
+void CudaReloadStream::Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row,
+                                const AmaxInput& amax, std::span<const KernelTensorView> outputs,
+                                std::uint64_t* fault_word) {
+  const OnCudaDevice scope(stream().device());
+  const CudaMatrix piece{rows.dtype, rows.data, rows.rows, rows.cols, rows.row_stride, first_row};
+  if (recipe.name() == "none") return CopyChecked(piece, outputs[0].data, fault_word);
+  const CudaRecipe& kernel = CudaRecipeOf(recipe.name());
+  auto* const fault = reinterpret_cast<CudaFaultWord*>(fault_word);
+  // The magnitude of a piece is not the whole weight's.
+  LAYERCAST_CHECK(!kernel.of_whole_amax || amax.tensor >= 0.0F || rows.rows == outputs[0].rows);
+  const CudaTensorAmax whole = kernel.of_whole_amax ? AmaxOf(piece, amax.tensor, fault) : CudaTensorAmax{};
+  const float* const row_amax = amax.rows.empty() ? nullptr : amax.rows.data();
+  kernel.quantize({piece, recipe.options(), whole, row_amax, outputs, fault, stream().handle()});
+}
+
+// Copies rows of the tensor at `to`, and looks for NaN and infinity in them. Types that the kernel of `none` does not
+// take come as whole parameters, and are checked by a kernel of their own first; integers are all finite.
+void CudaReloadStream::CopyChecked(const CudaMatrix& piece, std::byte* to, std::uint64_t* fault) {
+  const DType dtype = piece.dtype;
+  if (IsKernelDType(dtype)) {
+    return CudaCopy(piece, to, reinterpret_cast<CudaFaultWord*>(fault), stream().handle());
+  }
+  const std::int64_t row_bytes = piece.cols * BitsPerElement(dtype) / 8;
+  LAYERCAST_CHECK(piece.first_row == 0 && piece.row_stride == row_bytes);
+  const auto* const from = static_cast<const std::byte*>(piece.data);
+  FindNonFinite(dtype, from, piece.rows * piece.cols, fault);
+  if (row_bytes * piece.rows != 0) Copy(from, to, static_cast<std::size_t>(row_bytes * piece.rows));
+}
+
+CudaTensorAmax CudaReloadStream::AmaxOf(const CudaMatrix& piece, float given, CudaFaultWord* fault) {
+  if (given >= 0.0F) return {nullptr, given};
+  if (!amax_) amax_ = Buffer(memory(), sizeof(float));
+  Fill(amax_.data(), std::byte{0}, sizeof(float));
+  auto* const amax = reinterpret_cast<float*>(amax_.data());
+  CudaAmax(piece, amax, fault, stream().handle());
+  return {amax, 0.0F};
+}
+
+}  // namespace
+
+std::shared_ptr<ReloadStream> OpenCudaReloadStream(const Device& device) {
+  return std::make_shared<CudaReloadStream>(device.index);
+}
+
+}  // namespace layercast

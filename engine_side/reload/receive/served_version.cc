@@ -1,0 +1,56 @@
+#include "engine_side/reload/receive/served_version.h"
+
+#include <exception>
+
+#include "src/base/log.h"
+
+namespace layercast {
+
+namespace {
+
+// A rollback that fails now is no reason to refuse the version that comes, which may heal what is torn.
+bool PutsBack(Committer& committer) {
+  try {
+    return committer.RollBack();
+  } catch (const std::exception& error) {
+    log::error("putting the old version back: {}", error.what());
+    return false;
+  }
+}
+
+}  // namespace
+
+void ServedVersion::Settle(Committer& committer) {
+  if (torn_ && !PutsBack(committer)) return;
+  if (torn_ && !lost_) {
+    torn_.reset();
+    now_ = before_;
+  }
+  committer.Forget();
+  committed_ = false;
+  if (!torn_) before_ = now_;
+}
+
+void ServedVersion::Become(const StagedVersion& staged) {
+  now_ = {staged.version, staged.digest, staged.origin ? *staged.origin : origin()};
+  torn_.reset();
+  committed_ = true;
+  lost_ = false;
+}
+
+bool ServedVersion::RollBack(Committer& committer, const Version& to) {
+  torn_ = Torn{torn_ ? torn_->from : before_.version, to};
+  now_ = {.version = {}, .digest = {}, .origin = lost_ ? now_.origin : before_.origin};
+  if (!committer.RollBack() || lost_) return false;
+  torn_.reset();
+  now_ = before_;
+  return true;
+}
+
+void ServedVersion::Lose() {
+  torn_ = Torn{before_.version, *now_.version};
+  now_ = {.version = {}, .digest = {}, .origin = now_.origin};
+  lost_ = !committed_;
+}
+
+}  // namespace layercast

@@ -1,0 +1,48 @@
+// What a rank's captured buffers hold: one whole version, or parts of two, when they are torn. Used by the receiver.
+#pragma once
+
+#include <optional>
+
+#include "engine_side/reload/commit/committer.h"
+#include "engine_side/reload/commit/staged_version.h"
+#include "layercast/receiver.h"
+#include "layercast/version.h"
+
+namespace layercast {
+
+// Value; one thread only.
+class ServedVersion {
+ public:
+  const std::optional<Version>& version() const { return now_.version; }  // empty before the first one, and while torn
+  const Digest& digest() const { return now_.digest; }
+  const std::optional<Torn>& torn() const { return torn_; }
+  // The path of the latest version that came from a path, also if another version was committed after it, or its bytes
+  // were lost since.
+  const Origin& origin() const { return now_.origin; }
+
+  // To be called when a reload begins: what is served now is what a failure goes back to.
+  void Settle(Committer& committer);
+  // To be called when the version `staged` was committed.
+  void Become(const StagedVersion& staged);
+  // To be called when the commit of `to` failed. Returns true if what was served before is served again, and false if
+  // the captured buffers are now torn. If the committer throws, they are torn too.
+  bool RollBack(Committer& committer, const Version& to);
+  // To be called when the captured buffers do not hold what was committed: they are torn. If nothing was committed
+  // since the reload began, the committer does not know what changed, and only the commit of a whole version repairs
+  // the state.
+  void Lose();
+
+ private:
+  struct Whole {
+    std::optional<Version> version;
+    Digest digest;
+    Origin origin;
+  };
+  Whole now_;
+  Whole before_;
+  std::optional<Torn> torn_;
+  bool committed_ = false;  // since Settle
+  bool lost_ = false;       // torn by bytes that changed behind the committer's back
+};
+
+}  // namespace layercast

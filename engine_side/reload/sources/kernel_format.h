@@ -1,0 +1,69 @@
+// Weights that are in kernel format already (`is_checkpoint_format = false`): they have the names, dtypes and shapes of
+// the captured buffers, and are copied straight to the sink. `layercast export` writes them. Used by the stager.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine_side/reload/pipeline/derived_check.h"
+#include "engine_side/reload/layout/export_label.h"
+#include "engine_side/reload/layout/kernel_layout.h"
+#include "engine_side/reload/layout/layer_sink.h"
+#include "engine_side/reload/work/stage_work.h"
+#include "layercast/checkpoint_source.h"
+#include "layercast/parallel.h"
+#include "layercast/version.h"
+#include "layercast/weights_iterator.h"
+#include "src/checkpoint/formats/checkpoint.h"
+#include "src/tensor/manifest/manifest.h"
+
+namespace layercast {
+
+// Whether the source holds what `layercast export` writes: its load format is `sharded_state`, or is `auto` and rank
+// 0's first file is there. Throws kInvalidArgument if there are secondary sources beside it.
+bool IsKernelFormat(const CheckpointSource& source);
+
+// The version that rank 0's first file in the folder names. Empty if the file is not there, or names none, as other
+// tools' files do not. Each rank then names what it reads by the rank's own tensors.
+std::optional<Version> ExportedVersion(const std::string& directory);
+
+// A rank's own files in a folder, `model-rank-{rank}-part-{part}.safetensors`. Of the other ranks' files, only one
+// header is read. Value; immutable.
+class KernelFiles {
+ public:
+  // Reads only headers. `recipe` is the name that LayerRecipes gives. Throws kNotFound, naming the file that it looked
+  // for, kInvalidArgument if there are files of more ranks, and what ExportLabel throws for files of another rank,
+  // engine, recipe or version.
+  KernelFiles(const std::string& directory, const ParallelConfig& parallel, std::string_view recipe);
+
+  const std::vector<TensorSpec>& specs() const { return specs_; }
+  std::uint64_t total_bytes() const { return total_bytes_; }
+  // Yields the tensors in file order, as Checkpoint reads them.
+  std::unique_ptr<WeightsIterator> Weights() const;
+  // The label of the rank's first file.
+  const ExportLabel& label() const { return *label_; }
+
+ private:
+  void CheckLabels(const std::string& directory, const ParallelConfig& parallel, std::string_view recipe);
+
+  std::vector<Checkpoint> parts_;
+  std::optional<ExportLabel> label_;  // always there once this is constructed
+  std::vector<TensorSpec> specs_;     // of all parts
+  std::uint64_t total_bytes_ = 0;
+};
+
+// Throws, before any byte moves, what LoadKernelFormat would throw because of names, dtypes and shapes.
+void CheckKernelFormat(std::span<const TensorSpec> specs, const KernelLayout& layout);
+
+// Takes every kernel tensor exactly once, and closes each in the sink by itself. Throws, counting the tensors that are
+// missing, repeated, unexpected or of another shape and naming five of each, and on NaN or infinity, on a scale that
+// cannot be right, and on what `derived` refuses. Returns the manifest of what was loaded.
+Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, const KernelLayout& layout,
+                          DerivedCheck& derived, LayerSink& sink, StageWork& work, WorkerPool& pool);
+
+}  // namespace layercast

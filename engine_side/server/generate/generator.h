@@ -1,0 +1,106 @@
+// Generates tokens: batches sequences, steps the ranks, and commits new versions between two forward steps. One thread
+// does all three, so no forward pass ever sees a version change.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine_side/server/group/rank_group.h"
+#include "engine_side/server/group/sequence.h"
+#include "layercast/error.h"
+
+namespace layercast {
+
+// What happens to sequences under way when a version commits or a pause begins.
+enum class PauseMode { kWait, kAbort, kKeep };
+// Finds a mode by its name: "wait", "abort" or "keep". Throws kInvalidArgument for any other.
+PauseMode PauseModeNamed(const std::string& name);
+
+// Resource; thread-safe.
+class Generator {
+ public:
+  explicit Generator(RankGroup& ranks);
+  ~Generator();  // sequences under way end as aborted
+
+  // Queues a sequence. `done` is called once, on the generating thread, with "length", "stop", "aborted", or "failed"
+  // if the sequence has an error. Once `abandoned` stops, the sequence ends as aborted, after the forward step or the
+  // commit at hand, whether it is being generated, waits or is held. Throws kFailedPrecondition if the engine is torn.
+  void Add(SequenceRequest request, std::function<void(const Sequence&, const char* finish)> done,
+           std::stop_token abandoned = {});
+
+  // Runs `commit` on the generating thread between two steps, treating sequences under way as `mode` says, and from
+  // then on serves as the version that it returns. Returns when `commit` has run, and throws what it throws. With
+  // kWait, sequences under way finish first and new ones wait; but those that a pause in kKeep holds cannot finish, so
+  // the commit does not wait for them, and they go on with the new version. Throws kDeadlineExceeded if `commit` could
+  // not begin by the deadline, and kFailedPrecondition if another commit is pending.
+  void Commit(PauseMode mode, const std::function<Version()>& commit, Deadline deadline);
+
+  // Pauses generation until Resume, or until the lease is over. Returns once the pause holds. Throws kDeadlineExceeded,
+  // and does not pause, if that takes beyond the deadline or the lease, and kCancelled if Resume or another Pause comes
+  // before, or the deadline's stop is requested.
+  void Pause(PauseMode mode, std::chrono::milliseconds lease, Deadline deadline);
+  void Resume();
+
+  // Marks the engine as torn, as `how` describes; an empty `how` says that it is not torn after all. Called from within
+  // a commit, or when ranks have lost their weights. While torn, the engine generates no token: sequences end as
+  // aborted, and new ones are refused. Committing a whole version heals it.
+  void SetTorn(const std::string& how);
+
+ private:
+  struct PendingCommit {
+    PauseMode mode;
+    const std::function<Version()>* run;
+    std::promise<void> done;
+  };
+  void Run(const std::stop_token& stop);
+  void ReportPause();
+  void Admit();
+  bool Settle(PauseMode mode);
+  void RunCommit();
+  void Step(std::uint64_t generation);
+  void Take(const Json& picked, const std::vector<Sequence*>& batch);
+  const char* TakePick(const Json& pick, Sequence& sequence) const;
+  void Drop(Json sequences);
+  void Recover(const std::string& why, std::uint64_t failed);
+  void AbortAll(std::list<Sequence>& sequences);
+  void AbortAbandoned();
+  void ForgetCaches();
+  void DropCaches();
+  Json RunningIds() const;
+  void AbortWaiting();
+  void AbortIfTorn();
+  void EndPause(const Error& why);
+  bool Paused() const;
+  bool MustWait(const PendingCommit& commit) const;
+
+  RankGroup& ranks_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::list<Sequence> waiting_;                       // guarded by mutex_
+  std::optional<PendingCommit> commit_;               // guarded by mutex_
+  std::optional<PauseMode> pause_mode_;               // guarded by mutex_
+  std::chrono::steady_clock::time_point pause_ends_;  // guarded by mutex_
+  std::optional<std::promise<void>> pause_holds_;     // while a pause does not hold yet; guarded by mutex_
+  std::string torn_;                                  // empty: not torn; guarded by mutex_
+
+  // The members below belong to the generating thread.
+  std::list<Sequence> running_;
+  std::optional<Version> version_;
+  std::uint64_t last_id_ = 0;
+  std::uint64_t cached_by_ = 0;  // generation of the ranks that hold what the sequences have cached
+  int failures_ = 0;             // of steps, one after another
+
+  std::jthread thread_;
+};
+
+}  // namespace layercast

@@ -1,0 +1,372 @@
+#include "engine_side/server/rank/process/rank_process.h"
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine_side/engine/built_in/engine.h"
+#include "engine_side/engine/sampler.h"
+#include "engine_side/engine/ranks/shared_memory_collective.h"
+#include "engine_side/engine/ranks/shared_memory_stage_link.h"
+#include "engine_side/reload/receive/attempt_stop.h"
+#include "engine_side/server/rank/call_queue.h"
+#include "engine_side/server/rank/rank_export.h"
+#include "engine_side/server/group/json_stream.h"
+#include "engine_side/server/group/memory_file.h"
+#include "engine_side/server/group/model_files.h"
+#include "engine_side/server/group/reload_request.h"
+#include "engine_side/server/group/sequence.h"
+#include "engine_side/server/rank/process/version_file.h"
+#include "engine_side/server/rank/weights_lender.h"
+#include "layercast/error.h"
+#include "layercast/receiver.h"
+#include "src/base/log.h"
+#include "src/base/threads/thread_name.h"
+#include "src/checkpoint/config_text.h"
+#include "src/control/progress_forms.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::chrono::milliseconds kCollectiveTimeout{20'000};
+// A stage waits while those before it compute a whole pass. This is a little less than the parent allows for a step, so
+// that a rank can still say whom it waited for.
+constexpr std::chrono::milliseconds kStageTimeout{55'000};
+
+// glibc keeps what is freed, for as long as a call goes on that may use it again (KeepFreedMemory in
+// cli/rank_program.cc). What lay there may have been as large as the model.
+void GiveFreedMemoryBack() { ::malloc_trim(0); }
+
+ParallelConfig ParallelOf(const RankOptions& options) {
+  ParallelConfig parallel{.tp_rank = options.tp_rank,
+                          .tp_size = options.tp_size,
+                          .pp_rank = options.pp_rank,
+                          .pp_size = options.pp_size,
+                          .pp_layer_partition = options.pp_layers};
+  if (options.expert_parallel) parallel.SpreadExperts(options.expert_placement);
+  return parallel;
+}
+
+class RankProcess {
+ public:
+  RankProcess(const RankOptions& options, const std::optional<RankOnDevice>& on_device, JsonStream& stream)
+      : options_(options),
+        stream_(stream),
+        weights_(UniqueFd(options.weights_fd)),
+        staging_(UniqueFd(options.staging_fd)),
+        files_(ModelFiles::FromDescriptor(
+            options.model_files_fd,
+            {.model = options.model, .draft = options.draft, .weight_rules = options.weight_rules})),
+        parallel_(ParallelOf(options)),
+        serves_(!on_device) {
+    std::unique_ptr<Module> model = BuildModel();
+    const QuantizationConfig quantization{options.recipe, options.power_of_two_scales, options.requantize};
+    const LayerRecipes recipes(options.recipe, {.power_of_two_scales = options.power_of_two_scales});
+    if (on_device) {
+      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, on_device->device, on_device->make);
+    } else {
+      MeetPeers();
+      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, Peers{*collective_, stage_link_.get()}, weights_);
+    }
+    ReceiverOptions receiver;
+    receiver.engine = options.engine;
+    receiver.channel = options.channel;
+    receiver.relay = options.relay;
+    receiver.relay_remote = options.allow_remote;
+    receiver.chunk_bytes = options.chunk_bytes;
+    receiver.buffer_limit = options.buffer_limit;
+    receiver.commit = options.commit;
+    if (!on_device) receiver.staging_memory = &staging_;
+    receiver.on_progress = [this](const ReloadProgress& made) {
+      Json progress = ProgressToJson(made);
+      progress["attempt"] = receiver_->attempt();
+      stream_.Send({{"progress", std::move(progress)}});
+    };
+    receiver_ = std::make_unique<Receiver>(std::move(model), parallel_, quantization, engine_->Capture(), receiver);
+    lender_ =
+        std::make_unique<WeightsLender>(receiver_->captured(), ConfigTextToSend(files_.description().config_json()));
+  }
+
+  void Run() {
+    std::thread staging([this] {
+      NameThisThread("lc-stage");
+      staging_calls_.RunUntilClosed();
+    });
+    std::thread reader([this] { Read(); });
+    forward_calls_.RunUntilClosed();
+    staging_calls_.Close();
+    stream_.Shutdown();
+    staging.join();
+    reader.join();
+  }
+
+ private:
+  void MeetPeers() {
+    if (options_.collective_fd >= 0) {
+      segment_.emplace(CollectiveSegment::Attach(options_.collective_fd));
+      seat_.emplace(*segment_, parallel_.engine_rank());
+    }
+    if (parallel_.pp_size > 1) stage_link_ = std::make_unique<SharedMemoryStageLink>(*seat_, parallel_, kStageTimeout);
+    if (parallel_.tp_size > 1) {
+      collective_ = std::make_unique<SharedMemoryCollective>(*seat_, parallel_, kCollectiveTimeout);
+    } else {
+      collective_ = std::make_unique<SingleRank>();
+    }
+  }
+
+  // Hands calls to the other threads. The reading thread does little else, so that it answers pings whatever the rank
+  // is doing.
+  void Read() {
+    NameThisThread("lc-calls");
+    const std::map<std::string, Json (RankProcess::*)(const Json&)> forward = {
+        {"step", &RankProcess::Step},
+        {"drop", &RankProcess::Drop},
+        {"prepare", &RankProcess::Alone<&RankProcess::Prepare>},
+        {"commit", &RankProcess::Alone<&RankProcess::Commit>},
+        {"roll_back", &RankProcess::Alone<&RankProcess::RollBack>}};
+    const std::map<std::string, Json (RankProcess::*)(const Json&)> staging = {
+        {"stage", &RankProcess::Alone<&RankProcess::Stage>},
+        {"abort", &RankProcess::Alone<&RankProcess::Abort>},
+        {"adopt_staged", &RankProcess::Alone<&RankProcess::AdoptStaged>},
+        {"verify", &RankProcess::Alone<&RankProcess::Verify>},
+        {"digests", &RankProcess::Digests},
+        {"export", &RankProcess::Export},
+        {"compare", &RankProcess::Compare},
+        {"lend", &RankProcess::Lend}};
+    while (std::optional<Json> message = stream_.Receive()) {
+      if (message->contains("ping")) {
+        stream_.Send({{"pong", 1}});
+        continue;
+      }
+      const auto method = message->value("method", std::string());
+      if (method == "end") break;
+      if (method == "cancel") {  // it is about what another thread is doing right now
+        Answer(&RankProcess::Cancel, *message);
+        continue;
+      }
+      if (const auto found = forward.find(method); found != forward.end()) {
+        const bool receives = method == "commit" && options_.commit != CommitPolicy::kStaged;
+        forward_calls_.Put([this, receives, call = found->second, request = *message] {
+          Answer(call, request);
+          if (receives) GiveFreedMemoryBack();
+        });
+      } else if (const auto stage = staging.find(method); stage != staging.end()) {
+        staging_calls_.Put([this, call = stage->second, request = *message] {
+          Answer(call, request);
+          GiveFreedMemoryBack();
+        });
+      } else {
+        stream_.Send({{"id", message->value("id", 0)},
+                      {"error", ErrorToJson(Error(ErrorCode::kInternal, "no method '" + method + "'"))}});
+      }
+    }
+    forward_calls_.Close();
+  }
+
+  void Answer(Json (RankProcess::*call)(const Json&), const Json& request) {
+    Json answer = {{"id", request["id"]}};
+    try {
+      answer["result"] = (this->*call)(request["params"]);
+    } catch (const std::exception& error) {
+      answer["error"] = ErrorToJson(ErrorOfCall(error));
+    }
+    stream_.Send(answer);
+  }
+
+  // Makes a call that works on the receiver once no other such call does. These calls run on two threads, and a parent
+  // that has waited for one until its deadline sends the next, while the rank may still be at work on the first.
+  template <Json (RankProcess::*kCall)(const Json&)>
+  Json Alone(const Json& params) {
+    const std::lock_guard alone(receiving_);
+    return (this->*kCall)(params);
+  }
+
+  Json Stage(const Json& params) {
+    receiver_->SetChannel(params.value("channel", options_.channel));
+    TakeTimeout(params);
+    return Reported([&] {
+      receiver_->Stage(SourceFromJson(params, parallel_.engine_rank()), params.value("attempt", std::uint64_t{0}));
+      if (options_.commit == CommitPolicy::kStaged) WriteVersion(options_.version_fd, receiver_->staged_version());
+    });
+  }
+
+  void TakeTimeout(const Json& params) {
+    if (!params.contains("timeout_ms")) return;
+    receiver_->SetTimeout(std::chrono::milliseconds(params["timeout_ms"].get<std::int64_t>()));
+  }
+
+  // Answers with the report even if the call failed, so that what had happened by then travels with the error.
+  template <class Call>
+  Json Reported(const Call& call) {
+    Json answer;
+    try {
+      call();
+    } catch (const Error& error) {
+      answer["error"] = ErrorToJson(error);
+    }
+    answer["report"] = Report();
+    return answer;
+  }
+
+  // With this process's id, whose the buffers are that the report's digest is of.
+  Json Report() const {
+    Json report = Json::parse(receiver_->report().ToJson());
+    report["pid"] = ::getpid();
+    return report;
+  }
+
+  Json Cancel(const Json& params) {
+    if (params.contains("attempt")) receiver_->Cancel(params["attempt"].get<std::uint64_t>());
+    if (params.contains("comparison")) comparing_.Cancel(params["comparison"].get<std::uint64_t>());
+    return Json::object();
+  }
+
+  Json Abort(const Json& /*params*/) {
+    receiver_->Abort();
+    return Json::object();
+  }
+
+  Json AdoptStaged(const Json& /*params*/) {
+    receiver_->AdoptStaged(ReadVersion(options_.version_fd));
+    return Json::object();
+  }
+
+  Json Prepare(const Json& /*params*/) {
+    receiver_->Prepare();
+    return Json::object();
+  }
+
+  Json Commit(const Json& params) {
+    TakeTimeout(params);
+    const auto writing = lender_->Write();
+    return Reported([&] {
+      receiver_->Commit();
+      serves_ = true;
+      if (params.value("flush_kv_cache", true)) engine_->DropAll();
+    });
+  }
+
+  Json RollBack(const Json& /*params*/) {
+    const auto writing = lender_->Write();
+    return {{"whole", receiver_->RollBack()}};
+  }
+
+  Json Lend(const Json& params) {
+    return {{"endpoint", lender_->Lend(VersionFromJson(params["version"]),
+                                       {params["bind"].get<std::string>(), params["allow_remote"].get<bool>()})}};
+  }
+
+  std::unique_ptr<Module> BuildModel() const {
+    std::unique_ptr<Module> model = files_.BuildTree(parallel_);
+    HoldScales(*model, options_.scales);
+    return model;
+  }
+
+  Json Verify(const Json& /*params*/) {
+    receiver_->VerifyServed();
+    return Report();
+  }
+
+  Json Digests(const Json& /*params*/) {
+    return {{"served_digest", receiver_->captured().ServedDigest().ToHex()},
+            {"buffers_digest", receiver_->captured().TableDigest().ToHex()},
+            {"pid", ::getpid()}};
+  }
+
+  Json Export(const Json& params) {
+    return ExportRank(receiver_->captured(), params["directory"].get<std::string>(), parallel_, options_.recipe,
+                      VersionFromJson(params["version"]));
+  }
+
+  Json Compare(const Json& params) {
+    return CompareRank(receiver_->captured(), BuildModel(), parallel_,
+                       {options_.recipe, options_.power_of_two_scales, options_.requantize}, CheckpointFromJson(params),
+                       comparing_.Begin(params["comparison"].get<std::uint64_t>()));
+  }
+
+  // Runs one forward pass and picks one token for each step. Params: {"steps": [{"sequence", "tokens", "temperature",
+  // "top_p", "top_k", "seed", "index"}]}. Returns {"picked": [...]}.
+  Json Step(const Json& params) {
+    // Ranks that were started anew may be called before the caller has noticed.
+    if (!serves_) throw Error(ErrorCode::kFailedPrecondition, "a forward pass before this rank has any weights");
+    std::vector<std::vector<std::int32_t>> tokens;
+    std::vector<SequenceStep> steps;
+    for (const Json& step : params["steps"]) tokens.push_back(step["tokens"].get<std::vector<std::int32_t>>());
+    std::size_t index = 0;
+    for (const Json& step : params["steps"]) {
+      steps.push_back({.sequence = step["sequence"].get<std::uint64_t>(), .tokens = tokens[index++]});
+    }
+    const Logits logits = engine_->Forward(steps);
+    // All ranks of the last stage have the same logits; one answer is enough.
+    if (parallel_.engine_rank() != parallel_.sampling_rank()) return Json::object();
+    Json picked = Json::array();
+    for (std::size_t row = 0; row < logits.rows(); ++row) {
+      picked.push_back(Pick(logits.row(row), params["steps"][row]));
+    }
+    return {{"picked", std::move(picked)}};
+  }
+
+  // Returns {"token", "logprob"}, or {"error"} where the logits are broken: that fails this sequence, and not the step,
+  // which all ranks have made.
+  static Json Pick(std::span<const float> logits, const Json& step) {
+    const SamplingParams sampling{.temperature = step["temperature"].get<double>(),
+                                  .top_p = step["top_p"].get<double>(),
+                                  .top_k = step["top_k"].get<std::int64_t>(),
+                                  .seed = step["seed"].get<std::uint64_t>()};
+    try {
+      const SampledToken token = Sample(logits, sampling, step["index"].get<std::uint64_t>());
+      return {{"token", token.token}, {"logprob", token.logprob}};
+    } catch (const Error& error) {
+      return {{"error", ErrorToJson(error)}};
+    }
+  }
+
+  Json Drop(const Json& params) {
+    for (const Json& sequence : params["sequences"]) engine_->Drop(sequence.get<std::uint64_t>());
+    return Json::object();
+  }
+
+  const RankOptions options_;
+  JsonStream& stream_;  // connected to the parent
+  MemoryFile weights_;
+  MemoryFile staging_;
+  const ModelFiles files_;
+  const ParallelConfig parallel_;
+  std::optional<CollectiveSegment> segment_;
+  std::optional<SegmentSeat> seat_;
+  std::unique_ptr<StageLink> stage_link_;  // null without a pipeline
+  std::unique_ptr<Collective> collective_;
+  std::unique_ptr<Engine> engine_;
+  AttemptStop comparing_;
+  std::mutex receiving_;  // held by calls that work on receiver_
+  std::unique_ptr<Receiver> receiver_;
+  std::unique_ptr<WeightsLender> lender_;
+  bool serves_;  // has a whole version, or what its memory brought back; forward thread only
+  CallQueue forward_calls_;
+  CallQueue staging_calls_;
+};
+
+}  // namespace
+
+int RunRank(const RankOptions& options, const std::optional<RankOnDevice>& on_device) {
+  JsonStream stream{UniqueFd(options.link_fd)};
+  std::optional<RankProcess> process;
+  try {
+    process.emplace(options, on_device, stream);
+  } catch (const std::exception& error) {
+    if (!stream.Send({{"failed", ErrorToJson(ErrorOfCall(error))}})) throw;
+    return 1;  // the parent says why
+  }
+  process->Run();
+  return 0;
+}
+
+}  // namespace layercast

@@ -1,0 +1,85 @@
+#include "engine_side/server/rank/served_weights.h"
+
+#include <chrono>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "engine_side/server/group/export_folder.h"
+#include "layercast/error.h"
+#include "src/net/zmq/endpoint.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::chrono::milliseconds kRankTimeout{600'000};
+
+void AddCount(Json& sum, const Json& rank, const char* field) {
+  sum[field] = sum[field].get<std::uint64_t>() + rank[field].get<std::uint64_t>();
+}
+
+}  // namespace
+
+Json ExportServed(RankGroup& ranks, const Version& version, const ModelDescription& description,
+                  const std::string& directory) {
+  const ExportFolder folder(directory);
+  const Json params = {{"directory", folder.unfinished().string()}, {"version", VersionToJson(version)}};
+  Json result = {{"files", Json::array()}, {"tensors", 0}, {"bytes", 0}, {"version", VersionToJson(version)}};
+  for (const Json& rank : ranks.Call("export", params, Deadline::After(kRankTimeout))) {
+    for (const Json& file : rank["files"]) result["files"].push_back(file);
+    AddCount(result, rank, "tensors");
+    AddCount(result, rank, "bytes");
+  }
+  folder.Write("config.json", description.config_json());
+  auto names = result["files"].get<std::vector<std::string>>();
+  names.emplace_back("config.json");
+  folder.Publish(names);
+  return result;
+}
+
+Json CompareServed(RankGroup& ranks, Json params, std::uint64_t comparison, const std::stop_token& abandoned) {
+  params["comparison"] = comparison;
+  std::vector<Json> compared;
+  try {
+    compared = ranks.Call("compare", params, Deadline::After(kRankTimeout).OrStop(abandoned));
+  } catch (...) {
+    ranks.CancelComparison(comparison);  // on those ranks that are still at it
+    throw;
+  }
+  Json result = {{"equal", true}, {"tensors", 0}, {"bytes", 0}, {"differences", Json::array()}};
+  for (const Json& rank : compared) {
+    AddCount(result, rank, "tensors");
+    AddCount(result, rank, "bytes");
+    for (const Json& difference : rank["differences"]) result["differences"].push_back(difference);
+    result["config_changes"] = rank["config_changes"];  // the same of all ranks
+  }
+  result["equal"] = result["differences"].empty();
+  return result;
+}
+
+Json LendServed(RankGroup& ranks, const Json& status, const std::string& endpoint, bool allow_remote) {
+  if (status["version"].is_null()) {
+    throw Error(ErrorCode::kFailedPrecondition, "this engine is torn: it has no weights to lend");
+  }
+  const EngineLayout layout = ranks.layout();
+  const std::string host = HostOf(endpoint);
+  const Json params = {{"version", status["version"]},
+                       {"bind", "tcp://" + (host.empty() ? "127.0.0.1" : host) + ":0"},
+                       {"allow_remote", allow_remote}};
+  Json result = {{"version", status["version"]},
+                 {"tp", layout.tp_size},
+                 {"pp", layout.pp_size},
+                 {"pp_layers", layout.pp_layers},
+                 {"expert_parallel", layout.expert_parallel},
+                 {"expert_placement", ExpertPlacementName(layout.expert_placement)},
+                 {"quantization", layout.recipe},
+                 {"power_of_two_scales", layout.power_of_two_scales},
+                 {"ranks", Json::array()}};
+  for (const Json& lent : ranks.Call("lend", params, Deadline::After(kRankTimeout))) {
+    const Json& served = status["ranks"][result["ranks"].size()];
+    result["ranks"].push_back({{"endpoint", lent["endpoint"]}, {"served_digest", served["served_digest"]}});
+  }
+  return result;
+}
+
+}  // namespace layercast

@@ -1,0 +1,32 @@
+// Exports, compares and lends the weights that an engine serves, over all its ranks. Used by the engine's service,
+// while no reload runs.
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+#include <string>
+
+#include "engine_side/server/group/rank_group.h"
+#include "layercast/model_description.h"
+#include "src/control/json_forms.h"
+
+namespace layercast {
+
+// Writes the served weights to `directory` as `sharded_state`, labelled `version`, with the model's config.json.
+// Returns {"files", "tensors", "bytes", "version"}. Throws what a rank or ExportFolder throws; the directory then has
+// no export, or still an earlier one, unless the error says that it could not be put back.
+Json ExportServed(RankGroup& ranks, const Version& version, const ModelDescription& description,
+                  const std::string& directory);
+
+// Compares the served weights with a cold load of the checkpoint that `params` names. Returns {"equal", "tensors",
+// "bytes", "differences"}. Throws what a rank does, and soon once `abandoned` stops; the ranks then end the comparison,
+// which they know by its number, as well.
+Json CompareServed(RankGroup& ranks, Json params, std::uint64_t comparison, const std::stop_token& abandoned);
+
+// Lends the served weights. `status` is the Reloader's, and has the version that they are lent as. `endpoint` is the
+// engine's; each rank lends at the same address. Returns {"version", "tp", "pp", "pp_layers", "expert_parallel",
+// "expert_placement", "quantization", "power_of_two_scales", "ranks"}. Throws kFailedPrecondition if the engine is
+// torn.
+Json LendServed(RankGroup& ranks, const Json& status, const std::string& endpoint, bool allow_remote);
+
+}  // namespace layercast

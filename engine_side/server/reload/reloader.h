@@ -1,0 +1,105 @@
+// Reloads an engine in two phases over all ranks: stage everywhere, then commit everywhere between two forward steps,
+// or nowhere. Holds the engine's state, its version and its last report.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine_side/server/generate/generator.h"
+#include "engine_side/server/reload/held_reload.h"
+#include "engine_side/server/reload/rank_commit.h"
+#include "engine_side/server/group/rank_group.h"
+#include "layercast/version.h"
+
+namespace layercast {
+
+// Resource. Reload is for one thread at a time; Status, version and LoseWeights are thread-safe.
+class Reloader {
+ public:
+  Reloader(RankGroup& ranks, Generator& generator, std::string default_pause_mode);
+
+  // Says at which endpoint this engine answers: no reload borrows from there. Called before the first reload.
+  void SetOwnEndpoint(std::string endpoint) { own_endpoint_ = std::move(endpoint); }
+  // Returns {"ok", "version", "previous", "report", "error"}. Never throws for what the world did: after a failure the
+  // engine serves what it served before, or is torn if its commit policy allows that. With `held`, it goes from step to
+  // step when it is told to.
+  Json Reload(const Json& params, HeldReload* held = nullptr);
+  // Returns {"state", "version", "progress", "torn", "commit", "ranks", "channel", "last_report", "last_error"}.
+  Json Status() const;
+  std::optional<Version> version() const;
+  // Notes that the ranks' memory is gone, and with it what was served: the engine answers nothing until a whole version
+  // lands. May be called on any thread.
+  void LoseWeights();
+
+ private:
+  // The versions of which the ranks' memory may hold parts. Without `to` it holds parts of none, because it is new.
+  struct NotWhole {
+    std::optional<Version> from;
+    std::optional<Version> to;
+  };
+
+  // A version that is or was served whole, and what the status says of each rank with it. Value.
+  struct Whole {
+    std::optional<Version> version;
+    Json digests;
+  };
+
+  // A reload under way. Value.
+  struct UnderWay {
+    std::uint64_t attempt = 0;
+    std::chrono::steady_clock::time_point begin{};
+  };
+
+  static Json Progress(const UnderWay& reload, const std::vector<Json>& of_ranks);
+  void Stage(const Json& params, Deadline deadline);
+  void AwaitWord(HeldReload& held, HeldReload::Word next, Deadline deadline);
+  void DropStaged();
+  void Commit(PauseMode mode, HeldReload* held, Deadline deadline);
+  void KeepOrigin(const Json& params);
+  Version CommitOnRanks(Deadline deadline);
+  // `before` is the last whole version before the one that is served now.
+  Json Verify(const Whole& before);
+  void ReadBack(Deadline deadline);
+  Json RankDigests() const;
+  // Replaces each of the later reports, which are indexed by rank, by WithLater of it and of what the rank had reported
+  // before.
+  void KeepWhatWasStaged(std::vector<Json>& later) const;
+  std::vector<std::string> ServedDigests() const;
+
+  void Enter(const std::string& state, const std::optional<UnderWay>& begun = {});
+  void Serve(const std::optional<Version>& expected, const Version& version);
+  bool ServesOrIsTorn() const;
+  Whole LastWhole() const;
+  void Tear(const Whole& from, const Version& to, const std::string& why);
+  void ServeOldVersionAgain();
+
+  RankGroup& ranks_;
+  Generator& generator_;
+  const std::string default_pause_mode_;
+  RankCommit commit_;
+
+  // The members below belong to the reloading thread, and to the generating thread while it runs a commit for it.
+  std::string own_endpoint_;
+  std::uint64_t attempt_ = 0;
+  std::uint64_t committed_by_ = 0;  // generation of the ranks that answered the latest commit
+  Json origin_;                     // params of the path that was committed last
+  bool own_versions_ = false;       // whether each rank names the version being loaded itself
+  std::vector<Json> reports_;       // the latest reports of this reload, by rank
+  Json report_;                     // reports_, merged
+
+  mutable std::mutex mutex_;
+  std::string state_ = "loading";      // guarded by mutex_
+  std::optional<Version> version_;     // guarded by mutex_; empty while torn
+  std::optional<NotWhole> torn_;       // guarded by mutex_
+  std::optional<UnderWay> under_way_;  // guarded by mutex_
+  bool lost_ = false;                  // the weights went with their processes, and no version landed since; likewise
+  Json rank_digests_ = Json::array();  // of version_, or while torn of the version before; guarded by mutex_
+  Json last_report_;                   // guarded by mutex_
+  Json last_error_;                    // guarded by mutex_
+};
+
+}  // namespace layercast

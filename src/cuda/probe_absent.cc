@@ -1,8 +1,0 @@
-// The probe of a build without CUDA; with CUDA, it is in probe.cc.
-#include "src/cuda/probe.h"
-
-namespace layercast {
-
-CudaProbe ProbeCuda() { return {.devices = 0, .why_none = "this build has no CUDA"}; }
-
-}  // namespace layercast

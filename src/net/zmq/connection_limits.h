@@ -1,0 +1,78 @@
+// Ends those connections of a ZeroMQ socket that take more of a process than their share: over which a message comes
+// that does not end (see MessageMeter), and those that are too many. Used by the RPC, the control links of sessions and
+// the zmq channel.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <zmq.hpp>
+
+#include "src/net/zmq/message_meter.h"
+#include "src/net/zmq/peer_connection.h"
+#include "src/net/zmq/socket_events.h"
+
+namespace layercast {
+
+// Resource; one thread only.
+class ConnectionLimits {
+ public:
+  // The high-water mark (rcvhwm) for sockets whose messages may be large: so many messages of each connection wait here
+  // to be taken, and further ones at their sender.
+  static constexpr int kMostUnheard = 2;
+  // No socket has more connections, nor more than half of the descriptors that the process may have.
+  static constexpr std::size_t kMostConnections = 1024;
+
+  struct Options {
+    std::uint64_t most_bytes = 0;  // of a message, with all its frames
+    std::chrono::milliseconds patience = MessageMeter::kPatience;
+    std::size_t most_connections = kMostConnections;
+    // Called once for each connection when it is known to have ended, whoever has ended it: within Heard, Enforce,
+    // Moved or Ended. May be empty.
+    std::function<void(const PeerConnection&)> on_end{};
+  };
+
+  // Before `socket` binds or connects; `socket` must be closed before this is destroyed (as for SocketEvents).
+  ConnectionLimits(zmq::context_t& context, zmq::socket_t& socket, const Options& options);
+
+  // To be called for each whole message that was received, with one of the frames that the peer sent.
+  void Heard(zmq::message_t& frame);
+  // Ends the connections that are beyond a limit, and returns why; empty: there were none. To be called every
+  // MessageMeter::kLook. `all_taken`: no message was left to receive. If some may be left, no message is judged until
+  // each connection has had its turn, because one that only waits to be taken does have an end.
+  std::string Enforce(bool all_taken = true);
+  // The connection by which a frame came that was Heard, or one that no longer exists. (If the socket's next connection
+  // had got its descriptor by then, it is that one: ZeroMQ tells of a frame only the descriptor.)
+  PeerConnection ConnectionOf(zmq::message_t& frame) const;
+  // Connections that were not ended, as far as ZeroMQ has told.
+  std::size_t size() const { return connections_.size(); }
+  // Whether bytes have come since the last call, even if only part of a message; known of TCP alone.
+  bool Moved();
+  // How many connections have ended so far. Whatever came over them can be received by then.
+  std::uint64_t Ended();
+
+ private:
+  struct Connection {
+    MessageMeter meter;
+    std::uint64_t number;  // by age
+  };
+  using Connections = std::map<int, Connection>;  // by descriptor
+
+  void TakeEvents();
+  Connections::iterator Forget(Connections::iterator connection);
+  void MakeRoom();
+
+  SocketEvents events_;
+  const Options options_;
+  Connections connections_;
+  std::uint64_t last_number_ = 0;
+  std::uint64_t ended_ = 0;
+  std::uint64_t received_ = 0;  // bytes, by the last call of Moved
+  std::size_t heard_ = 0;       // messages since the last check
+  std::string complaint_;
+};
+
+}  // namespace layercast

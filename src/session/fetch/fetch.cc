@@ -1,0 +1,311 @@
+#include "src/session/fetch/fetch.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "layercast/error.h"
+#include "layercast/memory.h"
+#include "src/base/log.h"
+#include "src/base/stop_check.h"
+#include "src/session/link/chunk_memory.h"
+#include "src/session/fetch/chunk_receiver.h"
+#include "src/session/fetch/fetch_snapshot.h"
+#include "src/session/fetch/fetch_stream.h"
+#include "src/session/link/naming_peer.h"
+#include "src/session/fetch/publisher_session.h"
+#include "src/session/relay/relay.h"
+#include "src/session/fetch/shared_schedule.h"
+#include "src/session/link/trainer_cost.h"
+#include "src/session/fetch/version_parts.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::size_t kFewestSlots = 4;  // of each publisher, which keep its connection busy
+
+void AddNew(std::string& words, const std::string& word) {
+  if (words.find(word) == std::string::npos) words += ", " + word;
+}
+
+class Session final : public FetchSession {
+ public:
+  Session(const FetchOptions& options, FailPoints& failpoints) : options_(options), failpoints_(failpoints) {}
+  ~Session() override { Close(); }
+
+  // If no version is named, the first publisher's newest is asked of the others too.
+  void Open(std::span<const std::string> endpoints, const ReceiverIdentity& self, std::string lineage,
+            std::optional<std::uint64_t> step, Deadline deadline) {
+    self_ = self;
+    if (endpoints.empty()) throw Error(ErrorCode::kInvalidArgument, "expected the endpoint of a publisher, got none");
+    for (const std::string& endpoint : endpoints) {
+      KeepAlive();
+      const PublisherSession& publisher = OpenOne({options_.role, endpoint}, lineage, step, deadline);
+      ExpectSameMode(publisher);
+      lineage = publisher.manifest().version().lineage;
+      step = publisher.manifest().version().step;
+    }
+    SortByRank();
+    RememberLayouts();
+    stats_.publishers = Shares();
+    stats_.run = publishers_.front()->run();
+    stats_.channel = Together();
+  }
+
+  const std::vector<Manifest>& manifests() const override { return manifests_; }
+  std::vector<std::string> endpoints() const override {
+    std::vector<std::string> endpoints;
+    for (const auto& publisher : publishers_) endpoints.push_back(publisher->endpoint());
+    return endpoints;
+  }
+  std::vector<std::string> configs() const override {
+    std::vector<std::string> configs;
+    for (const auto& publisher : publishers_) configs.push_back(publisher->config());
+    return configs;
+  }
+  PublishMode mode() const override { return publishers_.front()->mode(); }
+  FetchStats stats() const override { return stats_; }
+
+  void Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink,
+             Deadline deadline) override {
+    const TensorNumbers numbers = Numbers();
+    const SharedSchedule shared(schedule, numbers);
+    const auto requests = RequestsOf(amax_requests, numbers, shared);
+    const std::vector<Relay::Served> served = ServeOn(shared);
+    const auto receivers = MakeReceivers(shared, numbers, requests, served, sink, deadline);
+    try {
+      std::vector<wire::Subscribed> subscribed = Subscribe(shared, requests, served, deadline);
+      if (mode() == PublishMode::kSnapshot) {
+        std::set<std::string> lost_relays;
+        FetchSnapshot(std::move(subscribed), shared, amax_requests, receivers, {options_, self_, lost_relays});
+      } else {
+        FetchStream(receivers, shared);
+      }
+    } catch (...) {
+      // Closed before the receivers' slots are freed: nothing may be written to them any more.
+      for (const auto& publisher : publishers_) publisher->CloseChannel();
+      if (options_.relay != nullptr) options_.relay->Clear({ErrorCode::kUnavailable, "this relay's own reload failed"});
+      throw;
+    }
+    for (std::size_t i = 0; i < publishers_.size(); ++i) {
+      stats_.publishers[i].serving_core_seconds = publishers_[i]->AskServingCoreSeconds();
+    }
+  }
+
+  void Close() noexcept override {
+    for (const auto& publisher : publishers_) publisher->Close();
+  }
+
+ private:
+  PublisherSession& OpenOne(const PeerName& peer, const std::string& lineage, std::optional<std::uint64_t> step,
+                            Deadline deadline) {
+    try {
+      NamingPeer(peer, [&] {
+        publishers_.push_back(std::make_unique<PublisherSession>(peer, options_));
+        publishers_.back()->Open(self_, lineage, step, deadline);
+      });
+      return *publishers_.back();
+    } catch (const Error&) {  // if a stop has ended the wait, this error is not the reason
+      ThrowIfStopped(options_.stop, peer.text() + ", opening a session");
+      throw;
+    }
+  }
+
+  // Keeps the leases of the publishers that are open: to open the next one, and to measure its channels, takes seconds.
+  void KeepAlive() {
+    for (const auto& publisher : publishers_) publisher->link().TakeIn(0, "opening sessions with all publishers");
+  }
+
+  void ExpectSameMode(const PublisherSession& publisher) const {
+    const PublisherSession& first = *publishers_.front();
+    if (publisher.mode() == first.mode()) return;
+    const auto how = [](const PublisherSession& one) {
+      return one.peer().text() + (one.mode() == PublishMode::kStream ? " streams " : " has a snapshot of ") +
+             one.manifest().version().ToString();
+    };
+    throw Error(ErrorCode::kUnsupported,
+                how(first) + ", and " + how(publisher) + ": expected a stream or a snapshot of all publishers");
+  }
+
+  void SortByRank() {
+    std::vector<PublishedPart> parts;
+    for (const auto& publisher : publishers_)
+      parts.push_back({publisher->endpoint(), publisher->manifest(), publisher->run()});
+    std::vector<std::unique_ptr<PublisherSession>> sorted;
+    for (const std::size_t place : ByRank(parts)) sorted.push_back(std::move(publishers_[place]));
+    publishers_ = std::move(sorted);
+    for (const auto& publisher : publishers_) manifests_.push_back(publisher->manifest());
+  }
+
+  void RememberLayouts() {
+    if (options_.layouts == nullptr) return;
+    options_.layouts->clear();
+    for (const auto& publisher : publishers_) {
+      options_.layouts->emplace(publisher->endpoint(), publisher->manifest().layout());
+    }
+  }
+
+  std::vector<PublisherShare> Shares() const {
+    std::vector<PublisherShare> shares;
+    for (const auto& publisher : publishers_) {
+      PublisherShare& share = shares.emplace_back();
+      share.endpoint = publisher->endpoint();
+      share.channel = publisher->channel_use().name;
+      Note(publisher->cost(), share);
+    }
+    return shares;
+  }
+
+  // The channels of all publishers as one. Its rate is the slowest's, so that what is slower than that counts as slow.
+  ChannelUse Together() const {
+    ChannelUse together = publishers_.front()->channel_use();
+    for (const auto& publisher : publishers_) {
+      const ChannelUse& use = publisher->channel_use();
+      AddNew(together.name, use.name);
+      AddNew(together.lane, use.lane);
+      AddNew(together.reason, use.reason);
+      together.probed_gb_per_s = std::min(together.probed_gb_per_s, use.probed_gb_per_s);
+    }
+    return together;
+  }
+
+  TensorNumbers Numbers() const {
+    std::vector<std::size_t> counts;
+    for (const Manifest& manifest : manifests_) counts.push_back(manifest.size());
+    return TensorNumbers(counts);
+  }
+
+  // The requests by publisher, with each publisher's own numbers of tensors and chunks.
+  static std::vector<std::vector<AmaxRequest>> RequestsOf(std::span<const AmaxRequest> requests,
+                                                          const TensorNumbers& numbers,
+                                                          const SharedSchedule& schedule) {
+    std::vector<std::vector<AmaxRequest>> shared(numbers.publishers());
+    for (AmaxRequest request : requests) {
+      const std::uint32_t publisher = numbers.PublisherOf(request.tensor);
+      request.tensor -= numbers.FirstOf(publisher);
+      request.before_chunk = schedule.FirstFrom(publisher, request.before_chunk);
+      shared[publisher].push_back(request);
+    }
+    return shared;
+  }
+
+  // Begins to relay each publisher's chunks. Of a stream, nothing is relayed.
+  std::vector<Relay::Served> ServeOn(const SharedSchedule& shared) {
+    std::vector<Relay::Served> served(publishers_.size());
+    if (options_.relay == nullptr) return served;
+    options_.relay->Clear({ErrorCode::kNotFound, "this relay takes another version now"});
+    if (mode() == PublishMode::kStream) return served;
+    try {
+      for (std::size_t i = 0; i < served.size(); ++i) served[i] = options_.relay->Serve(shared.Of(i));
+    } catch (const Error& error) {  // only receivers that would take from this one lose, and they have other sources
+      log::warn("nothing of {} is relayed: {}", manifests_.front().version().ToString(), error.what());
+      options_.relay->Clear(error);  // of the parts that it had begun to serve
+      return std::vector<Relay::Served>(publishers_.size());
+    }
+    return served;
+  }
+
+  // One for each publisher. They refer to `shared`, `requests` and `sink`.
+  std::vector<std::unique_ptr<ChunkReceiver>> MakeReceivers(const SharedSchedule& shared, const TensorNumbers& numbers,
+                                                            const std::vector<std::vector<AmaxRequest>>& requests,
+                                                            const std::vector<Relay::Served>& served, FetchSink& sink,
+                                                            Deadline deadline) {
+    const std::size_t slots_each =
+        std::max(options_.slots / publishers_.size(), std::min(options_.slots, kFewestSlots));
+    std::vector<std::unique_ptr<ChunkReceiver>> receivers;
+    for (std::size_t i = 0; i < publishers_.size(); ++i) {
+      const ChunkReceiverParts parts{.publisher = *publishers_[i],
+                                     .schedule = shared.Of(i),
+                                     .amax_requests = requests[i],
+                                     .first_tensor = numbers.FirstOf(static_cast<std::uint32_t>(i)),
+                                     .sink = sink,
+                                     .stats = stats_,
+                                     .share = stats_.publishers[i],
+                                     .failpoints = failpoints_,
+                                     .memory = {.slots = slots_each,
+                                                .places = {host_chunks_, options_.device},
+                                                .kept = served[i].chunks,
+                                                .copies_out = served[i].chunks != nullptr,
+                                                .pool = options_.pool}};
+      receivers.push_back(std::make_unique<ChunkReceiver>(parts, deadline));
+    }
+    return receivers;
+  }
+
+  // All publishers are asked before any answer is waited for, because each has to read bytes for its first digests.
+  std::vector<wire::Subscribed> Subscribe(const SharedSchedule& shared,
+                                          const std::vector<std::vector<AmaxRequest>>& requests,
+                                          const std::vector<Relay::Served>& served, Deadline deadline) {
+    const std::string stage = "subscribing to " + manifests_.front().version().ToString();
+    std::vector<wire::Subscribed> answers(publishers_.size());
+    std::vector<std::size_t> awaited;
+    for (std::size_t i = 0; i < publishers_.size(); ++i) {
+      publishers_[i]->Ask(shared.Of(i), requests[i], mode() == PublishMode::kSnapshot, served[i].place);
+    }
+    for (std::size_t i = 0; i < publishers_.size(); ++i) {
+      wire::Message answer = Expect(i, shared, deadline, stage);
+      if (std::holds_alternative<wire::NeedSchedule>(answer)) {
+        publishers_[i]->AskAgain(shared.Of(i));
+        awaited.push_back(i);
+      } else {
+        answers[i] = Subscribed(i, std::move(answer), stage);
+      }
+    }
+    for (const std::size_t i : awaited) answers[i] = Subscribed(i, Expect(i, shared, deadline, stage), stage);
+    for (std::size_t i = 0; i < answers.size(); ++i) publishers_[i]->CheckAnswer(answers[i], shared.Of(i));
+    return answers;
+  }
+
+  wire::Subscribed Subscribed(std::size_t publisher, wire::Message answer, const std::string& stage) const {
+    if (auto* subscribed = std::get_if<wire::Subscribed>(&answer)) return std::move(*subscribed);
+    publishers_[publisher]->link().RefuseAnswer(stage, "'subscribed'", answer);
+  }
+
+  // How many messages a publisher may have sent while others are waited for: its answer to `subscribe`, and of a
+  // stream every tensor, and the end; of a snapshot digests, and where to take chunks from whenever that changes.
+  std::size_t MostOfSession(std::size_t publisher, const Schedule& schedule) const {
+    constexpr std::size_t kMostChanges = 64;
+    if (mode() == PublishMode::kStream) return 1 + manifests_[publisher].size() + 1;
+    return 1 + schedule.chunks().size() + kMostChanges;
+  }
+
+  // The next message of one publisher. Meanwhile the sessions with the others are kept alive.
+  wire::Message Expect(std::size_t publisher, const SharedSchedule& shared, Deadline deadline,
+                       const std::string& stage) {
+    PublisherLink& link = publishers_[publisher]->link();
+    while (!deadline.Passed()) {
+      if (std::optional<wire::Message> message = link.Receive(deadline.AtMost(ChunkReceiver::kPollStep), stage)) {
+        const auto* from = std::get_if<wire::FetchFrom>(&*message);
+        if (from == nullptr || !publishers_[publisher]->takes_relays()) return *std::move(message);
+        publishers_[publisher]->Note(*from);
+        continue;
+      }
+      for (std::size_t i = 0; i < publishers_.size(); ++i) {
+        publishers_[i]->link().TakeIn(MostOfSession(i, shared.Of(i)), stage);
+      }
+    }
+    return link.Expect(deadline, stage);
+  }
+
+  const FetchOptions options_;
+  FailPoints& failpoints_;
+  ReceiverIdentity self_;
+  HostMemory host_memory_;
+  HostChunkMemory host_chunks_{options_.memory != nullptr ? *options_.memory : host_memory_};
+  std::vector<std::unique_ptr<PublisherSession>> publishers_;  // by rank
+  std::vector<Manifest> manifests_;                            // by rank
+  FetchStats stats_;
+};
+
+}  // namespace
+
+std::unique_ptr<FetchSession> FetchSession::Open(std::span<const std::string> endpoints, const ReceiverIdentity& self,
+                                                 const std::string& lineage, std::optional<std::uint64_t> step,
+                                                 const FetchOptions& options, FailPoints& failpoints,
+                                                 Deadline deadline) {
+  auto session = std::make_unique<Session>(options, failpoints);
+  session->Open(endpoints, self, lineage, step, deadline);
+  return session;
+}
+
+}  // namespace layercast

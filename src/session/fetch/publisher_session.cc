@@ -1,0 +1,112 @@
+#include "src/session/fetch/publisher_session.h"
+
+#include <chrono>
+#include <set>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/log.h"
+#include "src/session/choose/channel_chooser.h"
+#include "src/session/link/my_host.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::chrono::milliseconds kCostTime{200};
+
+wire::Hello MakeHello(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step) {
+  wire::Hello hello;
+  hello.engine = self.engine;
+  hello.attempt = self.attempt;
+  hello.rank = static_cast<std::uint32_t>(self.rank);
+  hello.ranks = static_cast<std::uint32_t>(self.ranks);
+  hello.host = MyHost();
+  hello.lineage = lineage;
+  hello.step_known = step.has_value();
+  hello.step = step.value_or(0);
+  return hello;
+}
+
+// The layout of the publisher's last manifest; null: not known.
+std::shared_ptr<const ManifestLayout> LayoutOf(const FetchOptions& options, const std::string& endpoint) {
+  if (options.layouts == nullptr) return nullptr;
+  const auto known = options.layouts->find(endpoint);
+  return known == options.layouts->end() ? nullptr : known->second;
+}
+
+}  // namespace
+
+void PublisherSession::Open(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step,
+                            Deadline deadline) {
+  deadline = deadline.OrStop(options_.stop);
+  const wire::Welcome welcome = link_.Greet(MakeHello(self, lineage, step), deadline);
+  manifest_ = Manifest::Decode(welcome.manifest, LayoutOf(options_, endpoint()));
+  cost_ = welcome.cost;
+  run_ = welcome.run;
+  config_.assign(reinterpret_cast<const char*>(welcome.config.data()), welcome.config.size());
+  mode_ = welcome.stream ? PublishMode::kStream : PublishMode::kSnapshot;
+  const ExpectAlive expect_alive = [this](Deadline until) { link_.ExpectAlive(until, "choosing a data channel"); };
+  ChosenChannel chosen = options_.channels->Choose(welcome, expect_alive, options_.channel, deadline, options_.measure);
+  channel_use_ = {chosen.name, chosen.lane, chosen.reason, chosen.probed_gb_per_s};
+  channel_ = std::move(chosen.end);
+}
+
+void PublisherSession::Ask(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, bool takes_relays,
+                           const RelayPlace& serves_at) {
+  asked_.schedule_digest = schedule.digest();
+  asked_.amax_requests.assign(amax_requests.begin(), amax_requests.end());
+  asked_.takes_relays = takes_relays && !channel_->attaches();
+  asked_.relay_endpoint = serves_at.endpoint;
+  asked_.relay_offer = serves_at.offer;
+  link_.Send(asked_);
+}
+
+void PublisherSession::AskAgain(const Schedule& schedule) {
+  wire::Subscribe whole = asked_;
+  whole.schedule = schedule.Encode();
+  link_.Send(whole);
+}
+
+void PublisherSession::CheckAnswer(const wire::Subscribed& subscribed, const Schedule& schedule) const {
+  const bool snapshot = mode_ == PublishMode::kSnapshot;  // a stream's come with its tensors
+  const auto check = [&](const char* what, std::size_t got, std::size_t asked) {
+    const std::size_t most = snapshot ? asked : 0;  // fewer may come now, and the rest with later digests
+    if (got <= most) return;
+    throw Error(ErrorCode::kCorrupt, peer().text() + " sent " + std::to_string(got) + " " + what +
+                                         ", expected at most " + std::to_string(most));
+  };
+  check("chunk digests", subscribed.chunk_digests.size(), schedule.chunks().size());
+  std::set<std::uint32_t> tensors;
+  for (const wire::AxisAmax& amax : subscribed.amax) tensors.insert(amax.tensor);
+  check("tensors' magnitudes", tensors.size(), asked_.amax_requests.size());
+}
+
+double PublisherSession::AskServingCoreSeconds() noexcept {
+  try {
+    link_.Send(wire::CostRequest{});
+    const Deadline deadline = Deadline::After(kCostTime);
+    while (const auto message = link_.Receive(deadline, "asking what serving has cost")) {
+      if (const auto* cost = std::get_if<wire::ServingCost>(&*message))
+        return static_cast<double>(cost->core_us) * 1e-6;
+    }
+  } catch (const std::exception& error) {
+    log::debug("{}", error.what());
+  }
+  return 0;
+}
+
+void PublisherSession::CloseChannel() noexcept {
+  if (channel_ != nullptr) channel_->Close();
+}
+
+void PublisherSession::Close() noexcept {
+  if (closed_) return;
+  closed_ = true;
+  CloseChannel();
+  try {
+    link_.Send(wire::Bye{});
+  } catch (...) {  // a publisher that is gone need not be told
+  }
+}
+
+}  // namespace layercast

@@ -1,0 +1,76 @@
+// A receiver's session with one publisher: the handshake, what the publisher offers, and the channel to it. A fetch
+// session has one for each publisher of a version. Resource; one thread only.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "src/session/fetch/fetch.h"
+#include "src/session/link/publisher_link.h"
+#include "src/session/relays/relay_tree.h"
+#include "src/transport/channel/channel.h"
+#include "src/wire/frames.h"
+
+namespace layercast {
+
+class PublisherSession {
+ public:
+  PublisherSession(PeerName peer, const FetchOptions& options)
+      : options_(options), link_(std::move(peer), options.peer_timeout, options.stop) {}
+  ~PublisherSession() { Close(); }
+  PublisherSession(const PublisherSession&) = delete;
+  PublisherSession& operator=(const PublisherSession&) = delete;
+
+  // Shakes hands, opens the version and connects a channel.
+  void Open(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step,
+            Deadline deadline);
+  // Asks for a schedule, by its digest. The answer is `subscribed`, or `need_schedule`, upon which it is sent whole.
+  // `takes_relays` says that chunks may come from other receivers, if that spares the publisher anything. `serves_at`
+  // is where this receiver relays what comes.
+  void Ask(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, bool takes_relays = false,
+           const RelayPlace& serves_at = {});
+  void AskAgain(const Schedule& schedule);
+  // Throws kCorrupt if the publisher answers more than was asked.
+  void CheckAnswer(const wire::Subscribed& subscribed, const Schedule& schedule) const;
+  // The core seconds that serving has cost the publisher while this session was open. 0 if it does not say, or not
+  // soon; that is no error, since the receiver already has everything.
+  double AskServingCoreSeconds() noexcept;
+  // Closes the channel: nothing is read or written over it any more. Idempotent.
+  void CloseChannel() noexcept;
+  void Close() noexcept;
+
+  const PeerName& peer() const { return link_.peer(); }
+  const std::string& endpoint() const { return peer().endpoint; }
+  const Manifest& manifest() const { return manifest_; }
+  PublishMode mode() const { return mode_; }
+  const std::string& run() const { return run_; }  // which run of a trainer the version is of; empty: not known
+  const ChannelUse& channel_use() const { return channel_use_; }
+  const wire::TrainerCost& cost() const { return cost_; }  // of a snapshot
+  const std::string& config() const { return config_; }    // of the version's model; empty: none was sent
+  PublisherLink& link() { return link_; }
+  FetchingEnd& channel() { return *channel_; }
+  // Whether chunks may come from relays. Then no byte moves before the publisher has said where from.
+  bool takes_relays() const { return asked_.takes_relays; }
+  // Notes what the publisher said of where chunks come from, before it answered what was asked.
+  void Note(const wire::FetchFrom& from) { fetch_from_ = from; }
+  std::optional<wire::FetchFrom> TakeFetchFrom() { return std::exchange(fetch_from_, std::nullopt); }
+
+ private:
+  const FetchOptions options_;
+  PublisherLink link_;
+  Manifest manifest_;
+  PublishMode mode_ = PublishMode::kSnapshot;
+  std::string run_;
+  ChannelUse channel_use_;
+  wire::TrainerCost cost_;
+  std::string config_;
+  std::unique_ptr<FetchingEnd> channel_;
+  wire::Subscribe asked_;  // its schedule is left out
+  std::optional<wire::FetchFrom> fetch_from_;
+  bool closed_ = false;
+};
+
+}  // namespace layercast

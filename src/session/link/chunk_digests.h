@@ -1,0 +1,16 @@
+// The digests of chunks: a publisher computes them of a version's bytes for a schedule, a receiver of what arrived.
+#pragma once
+
+#include <span>
+
+#include "layercast/version.h"
+#include "src/tensor/region.h"
+#include "src/transport/channel/channel.h"
+
+namespace layercast {
+
+// The digest of a chunk in host memory: of its regions' bytes, one after the other, rows packed.
+Digest ChunkDigest(std::span<const Region> regions, std::span<const OfferedTensor> tensors);
+Digest DigestOfViews(std::span<const RegionView> views);
+
+}  // namespace layercast

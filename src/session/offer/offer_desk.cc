@@ -1,0 +1,380 @@
+#include "src/session/offer/offer_desk.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/as_error.h"
+#include "src/base/run_at.h"
+#include "src/base/utf8.h"
+#include "src/session/offer/ask_limits.h"
+#include "src/session/link/my_host.h"
+#include "src/session/link/trainer_cost.h"
+
+namespace layercast {
+namespace {
+
+std::string Range(std::uint16_t oldest, std::uint16_t newest) {
+  return std::to_string(oldest) + " to " + std::to_string(newest);
+}
+
+void CheckProtocol(const wire::Hello& hello) {
+  if (hello.newest_protocol >= wire::kOldestProtocol && hello.oldest_protocol <= wire::kNewestProtocol) return;
+  throw Error(ErrorCode::kUnsupported, "no common protocol: the publisher speaks " +
+                                           Range(wire::kOldestProtocol, wire::kNewestProtocol) + ", the receiver " +
+                                           Range(hello.oldest_protocol, hello.newest_protocol));
+}
+
+std::uint32_t LastChunk(const Schedule& schedule) {
+  const std::size_t chunks = schedule.chunks().size();
+  return chunks == 0 ? 0 : static_cast<std::uint32_t>(chunks - 1);
+}
+
+void DescribePace(const Pace& pace, wire::ReaderStatus& reader) {
+  reader.bytes = pace.bytes();
+  reader.bytes_per_second = static_cast<std::uint64_t>(pace.rate());
+}
+
+// A list of one message. A braced list would copy the message, and a welcome is as large as its manifest.
+std::vector<wire::Message> Only(wire::Message message) {
+  std::vector<wire::Message> list;
+  list.push_back(std::move(message));
+  return list;
+}
+
+}  // namespace
+
+OfferDesk::OfferDesk(DeskOptions options, const Parts& parts)
+    : options_(std::move(options)),
+      parts_(parts),
+      window_{.bytes = options_.stream_window_bytes},
+      relays_(parts.context.outbox),
+      digests_(parts.context) {}
+
+void OfferDesk::Add(std::shared_ptr<OfferedVersion> version) {
+  const std::lock_guard lock(mutex_);
+  versions_.push_back(std::move(version));
+}
+
+void OfferDesk::Withdraw(const std::shared_ptr<OfferedVersion>& version) {
+  const std::lock_guard lock(mutex_);
+  std::erase(versions_, version);
+  version->Retire();
+}
+
+std::vector<wire::Message> OfferDesk::Take(const SessionKey& key, wire::Message message) {
+  try {
+    return Dispatch(key, std::move(message));
+  } catch (const std::exception& error) {
+    return {Refuse(key, AsError(error))};
+  }
+}
+
+wire::Refused OfferDesk::Refuse(const SessionKey& key, const Error& error) {
+  complaints_.Warn("receiver " + NameOf(key) + ": " + error.what());
+  Drop(key);
+  return {error.code(), error.what()};
+}
+
+void OfferDesk::DropDeaf(const SessionKey& key) {
+  if (!sessions_.contains(key)) return;
+  complaints_.Warn("receiver " + NameOf(key) + " takes no messages, and loses its session");
+  Drop(key);
+}
+
+void OfferDesk::DropBarred(const std::string& routing_id) {
+  complaints_.Warn("a receiver loses its connection: too many of its messages were refused");
+  const auto first = [&] { return sessions_.lower_bound({routing_id, 0}); };
+  for (auto next = first(); next != sessions_.end() && next->first.routing_id == routing_id; next = first()) {
+    Drop(SessionKey(next->first));
+  }
+}
+
+std::vector<wire::Message> OfferDesk::Dispatch(const SessionKey& key, wire::Message message) {
+  if (auto* hello = std::get_if<wire::Hello>(&message)) return Only(OnHello(key, std::move(*hello)));
+  if (std::holds_alternative<wire::StatusRequest>(message)) return {Status()};
+  const auto found = sessions_.find(key);
+  if (found == sessions_.end()) {
+    if (std::holds_alternative<wire::Bye>(message)) return {};
+    throw Error(ErrorCode::kFailedPrecondition, "no such session: it ended, or its lease ran out");
+  }
+  Session& session = found->second;
+  session.last_heard = Deadline::Clock::now();
+  if (std::holds_alternative<wire::Ping>(message)) return {wire::Pong{}};
+  if (auto* subscribe = std::get_if<wire::Subscribe>(&message)) return OnSubscribe(key, session, std::move(*subscribe));
+  if (std::holds_alternative<wire::Bye>(message)) {
+    End(key);
+    return {};
+  }
+  if (const auto* lost = std::get_if<wire::RelayLost>(&message)) {
+    OnRelayLost(key, session, *lost);
+    return {};
+  }
+  if (const auto* progress = std::get_if<wire::Progress>(&message)) {
+    OnProgress(key, session, *progress);
+    return {};
+  }
+  if (std::holds_alternative<wire::CostRequest>(message)) {
+    const double spent = std::max(0.0, CoreSeconds() - session.served_since);  // threads that ended no longer count
+    return {wire::ServingCost{static_cast<std::uint64_t>(spent * 1e6)}};
+  }
+  if (const auto* done = std::get_if<wire::TensorDone>(&message)) {
+    if (session.walk != nullptr) session.walk->Done(key, done->sequence);
+    return {};
+  }
+  throw Error(ErrorCode::kInvalidArgument, "a receiver never sends '" + std::string(wire::MessageName(message)) + "'");
+}
+
+wire::StatusAnswer OfferDesk::Status() {
+  wire::StatusAnswer status;
+  status.process = static_cast<std::uint64_t>(::getpid());
+  const std::lock_guard lock(mutex_);
+  for (const std::shared_ptr<OfferedVersion>& version : versions_) {
+    const Manifest& manifest = version->manifest();
+    status.versions.push_back({.lineage = manifest.version().lineage,
+                               .step = manifest.version().step,
+                               .digest = manifest.version().digest,
+                               .stream = version->mode() == PublishMode::kStream,
+                               .tensors = static_cast<std::uint32_t>(manifest.size()),
+                               .bytes = manifest.total_bytes(),
+                               .readers = static_cast<std::uint32_t>(version->readers()),
+                               .part_rank = static_cast<std::uint32_t>(manifest.part().rank),
+                               .part_ranks = static_cast<std::uint32_t>(manifest.part().ranks),
+                               .run = version->provenance().run,
+                               .receivers = ReadersOf(*version)});
+  }
+  return status;
+}
+
+std::vector<wire::ReaderStatus> OfferDesk::ReadersOf(const OfferedVersion& version) const {
+  std::vector<wire::ReaderStatus> readers;
+  for (const auto& [key, session] : sessions_) {
+    if (session.version().get() != &version) continue;
+    wire::ReaderStatus& reader = readers.emplace_back();
+    reader.engine = session.hello.engine;
+    reader.rank = session.hello.rank;
+    if (session.pace) DescribePace(*session.pace, reader);
+    const auto standing = session.tree == nullptr ? std::nullopt : session.tree->StandingOf(key);
+    if (!standing) continue;
+    reader.takes_from = standing->takes_from;
+    reader.relays_at = standing->relays_at;
+    DescribePace(standing->pace, reader);
+  }
+  return readers;
+}
+
+wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
+  if (sessions_.contains(key)) throw Error(ErrorCode::kInvalidArgument, "'hello' twice in one session");
+  CheckMaySpeak(key, hello);
+  parts_.context.failpoints.Hit("answer.hello");
+  std::shared_ptr<const VersionHold> hold = HoldVersion(hello);
+  const std::shared_ptr<OfferedVersion>& version = hold->version();
+  const std::span<const std::byte> config = std::as_bytes(std::span(version->provenance().config));
+  wire::Welcome welcome{.protocol = std::min(hello.newest_protocol, wire::kNewestProtocol),
+                        .publisher = options_.name,
+                        .host = MyHost(),
+                        .run = version->provenance().run,
+                        .stream = version->mode() == PublishMode::kStream,
+                        .channels = parts_.channels(*version),
+                        .manifest = version->encoded_manifest(),
+                        .cost = ToWire(version->cost()),
+                        .config = {config.begin(), config.end()}};
+  Session& session = sessions_[key];
+  session.hello = std::move(hello);
+  session.hold = std::move(hold);
+  session.served_since = CoreSeconds();
+  session.last_heard = Deadline::Clock::now();
+  return welcome;
+}
+
+void OfferDesk::CheckMaySpeak(const SessionKey& key, const wire::Hello& hello) const {
+  CheckProtocol(hello);
+  CheckNames(hello);
+  if (sessions_.size() >= options_.max_sessions) {
+    throw Error(ErrorCode::kResourceExhausted,
+                "the publisher has " + std::to_string(sessions_.size()) + " sessions, the most it takes");
+  }
+  const auto own = std::ranges::count_if(sessions_.lower_bound({key.routing_id, 0}), sessions_.end(),
+                                         [&](const auto& one) { return one.first.routing_id == key.routing_id; });
+  if (static_cast<std::size_t>(own) >= options_.max_sessions_each) {
+    throw Error(ErrorCode::kResourceExhausted,
+                "this connection has " + std::to_string(own) + " sessions, the most that the publisher takes of one");
+  }
+}
+
+std::shared_ptr<const VersionHold> OfferDesk::HoldVersion(const wire::Hello& hello) {
+  const std::lock_guard lock(mutex_);
+  for (auto version = versions_.rbegin(); version != versions_.rend(); ++version) {
+    const Version& name = (*version)->manifest().version();
+    if ((hello.lineage.empty() || hello.lineage == name.lineage) && (!hello.step_known || hello.step == name.step)) {
+      return std::make_shared<const VersionHold>(*version);
+    }
+  }
+  if (versions_.empty() && hello.lineage.empty() && !hello.step_known) {
+    throw Error(ErrorCode::kNotFound, "no version is offered here");
+  }
+  const std::string lineage = hello.lineage.empty() ? "any lineage" : hello.lineage;
+  throw Error(ErrorCode::kNotFound, "version " + lineage + (hello.step_known ? "@" + std::to_string(hello.step) : "") +
+                                        " is not offered here; offered: " + Offered());
+}
+
+std::string OfferDesk::Offered() const {
+  if (versions_.empty()) return "none";
+  std::string offered;
+  for (auto version = versions_.rbegin(); version != versions_.rend(); ++version) {
+    offered += (offered.empty() ? "" : ", ") + RunAt((*version)->manifest().version());
+  }
+  return offered;
+}
+
+std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session& session, wire::Subscribe subscribe) {
+  if (session.schedule != nullptr) throw Error(ErrorCode::kInvalidArgument, "'subscribe' twice in one session");
+  CheckName("relay", subscribe.relay_endpoint);
+  if (session.version()->relayed() != nullptr) return FollowRelayed(key, session, subscribe);
+  const std::shared_ptr<const Schedule> schedule = FindSchedule(subscribe);
+  if (schedule == nullptr) return {wire::NeedSchedule{}};
+  const bool stream = session.version()->mode() == PublishMode::kStream;
+  const Manifest& manifest = session.version()->manifest();
+  CheckSchedule(*schedule, manifest, stream);
+  CheckReadings(*schedule, manifest);
+  for (AmaxRequest& request : subscribe.amax_requests) {  // what no chunk needs comes with the last
+    request.before_chunk = std::min(request.before_chunk, LastChunk(*schedule));
+  }
+  CheckAmaxRequests(subscribe.amax_requests, manifest);
+  for (const AmaxRequest& request : subscribe.amax_requests) session.amax_requests.emplace(request.tensor, request);
+  session.schedule = schedule;
+  session.subscribed = Deadline::Clock::now();
+  if (!stream) {
+    session.tree = relays_.Join(key, session.version(), session.hello.host.boot_id, subscribe);
+    digests_.Put({.key = key,
+                  .hold = session.hold,
+                  .schedule = schedule,
+                  .schedule_digest = subscribe.schedule_digest,
+                  .amax_requests = std::move(subscribe.amax_requests)});
+    return {};
+  }
+  // The walk sends from its own thread, so the answer has to be on its way before the walk starts.
+  parts_.context.outbox.Put(key, wire::Subscribed{});
+  StartWalkIfComplete(session);
+  return {};
+}
+
+void OfferDesk::OnRelayLost(const SessionKey& key, const Session& session, const wire::RelayLost& lost) {
+  if (session.tree == nullptr) throw Error(ErrorCode::kInvalidArgument, "'relay_lost' of one that takes from no relay");
+  complaints_.Warn("receiver " + NameOf(key) + " has lost relay " + Quote(lost.relay) + ": " + Quote(lost.why));
+  relays_.Lost(key, *session.tree, lost);
+}
+
+void OfferDesk::OnProgress(const SessionKey& key, Session& session, const wire::Progress& progress) {
+  if (session.schedule == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument, "'progress' of one that has asked for nothing");
+  }
+  if (session.tree == nullptr) {
+    if (!session.pace) session.pace.emplace(session.subscribed);
+    session.pace->Note(progress, Deadline::Clock::now());
+    return;
+  }
+  if (const std::optional<std::string> moved = relays_.Note(key, *session.tree, progress)) {
+    complaints_.Warn("receiver " + NameOf(key) + ": " + *moved + "; it goes elsewhere");
+  }
+}
+
+std::vector<wire::Message> OfferDesk::FollowRelayed(const SessionKey& key, Session& session,
+                                                    const wire::Subscribe& subscribe) {
+  RelayedChunks& relayed = *session.version()->relayed();
+  if (subscribe.schedule_digest != relayed.schedule_digest()) {
+    throw Error(ErrorCode::kNotFound, "the relay has the chunks of schedule " + relayed.schedule_digest().ToHex() +
+                                          ", not those of " + subscribe.schedule_digest.ToHex());
+  }
+  relayed.Leave(key);  // a receiver that subscribes twice is told once
+  relayed.Follow(key, parts_.context.outbox);
+  return {wire::Subscribed{session.version()->offer().id, {}, {}}};
+}
+
+std::shared_ptr<const Schedule> OfferDesk::FindSchedule(const wire::Subscribe& subscribe) {
+  if (std::shared_ptr<const Schedule> known = schedules_.Find(subscribe.schedule_digest)) return known;
+  if (subscribe.schedule.empty()) return nullptr;
+  Schedule schedule = Schedule::Decode(subscribe.schedule);
+  if (const Digest digest = schedule.digest(); digest != subscribe.schedule_digest) {
+    throw Error(ErrorCode::kCorrupt,
+                "schedule: digest expected " + subscribe.schedule_digest.ToHex() + ", got " + digest.ToHex());
+  }
+  return schedules_.Put(subscribe.schedule_digest, std::move(schedule));
+}
+
+std::vector<std::pair<SessionKey, wire::Message>> OfferDesk::LastWords() const {
+  std::vector<std::pair<SessionKey, wire::Message>> words;
+  for (const auto& [key, session] : sessions_) {
+    words.emplace_back(key, wire::Refused{ErrorCode::kUnavailable, "the publisher has ended"});
+  }
+  return words;
+}
+
+void OfferDesk::Sweep() {
+  std::vector<SessionKey> silent;
+  for (const auto& [key, session] : sessions_) {
+    if (Deadline::Clock::now() - session.last_heard > options_.lease) silent.push_back(key);
+  }
+  relays_.Sweep();
+  for (const SessionKey& key : silent) {
+    complaints_.Warn("receiver " + NameOf(key) + " was silent for " + std::to_string(options_.lease.count()) +
+                     " ms: its lease is over");
+    Drop(key);
+  }
+  RefuseReadersOfEvicted();
+  RefuseWhoWaitsInVain();
+  DropEndedWalks();
+  StartWalksThatWait();
+}
+
+void OfferDesk::RefuseReadersOfEvicted() {
+  const auto of_evicted = [this](const auto& one) {
+    const OfferedVersion& version = *one.second.version();
+    return version.expired() || version.RetiredFor() > options_.eviction_time;
+  };
+  for (auto one = std::ranges::find_if(sessions_, of_evicted); one != sessions_.end();
+       one = std::ranges::find_if(sessions_, of_evicted)) {
+    const SessionKey key = one->first;
+    const Error why(ErrorCode::kNotFound, WhyEvicted(*one->second.version()));
+    parts_.context.outbox.Put(key, Refuse(key, why));
+  }
+}
+
+std::string OfferDesk::WhyEvicted(const OfferedVersion& version) {
+  const std::lock_guard lock(mutex_);
+  return "version " + version.manifest().version().ToString() + " is evicted: " +
+         (version.expired() ? "its memory is needed for newer ones"
+                            : "it was withdrawn more than " + std::to_string(options_.eviction_time.count()) +
+                                  " ms ago, the most that its readers may take then") +
+         "; offered: " + Offered();
+}
+
+void OfferDesk::End(const SessionKey& key) {
+  RelayTree*& tree = sessions_.at(key).tree;
+  if (tree != nullptr) std::exchange(tree, nullptr)->Finish(key);
+  Drop(key);
+}
+
+void OfferDesk::Drop(const SessionKey& key) {
+  const auto dropped = sessions_.extract(key);
+  if (dropped.empty()) return;
+  const Session& session = dropped.mapped();
+  if (session.walk != nullptr) session.walk->Leave(key);
+  if (session.version()->relayed() != nullptr) session.version()->relayed()->Leave(key);
+  if (session.tree != nullptr) relays_.Leave(key, *session.tree);
+  if (RanksHere(session).contains(session.hello.rank)) return;  // it was an earlier one, whose end came late
+  RefuseWhoWaitsFor(session, "rank " + std::to_string(session.hello.rank) + " of '" + session.hello.engine +
+                                 "' has left before the stream began");
+}
+
+std::string OfferDesk::NameOf(const SessionKey& key) const {
+  const auto found = sessions_.find(key);
+  if (found == sessions_.end()) return "(no session)";
+  return Quote(found->second.hello.engine) + " rank " + std::to_string(found->second.hello.rank);
+}
+
+}  // namespace layercast

@@ -1,0 +1,63 @@
+// The relaying half of a receiver: serves what a session takes to other receivers, while it is taken and until the next
+// session begins. A rank that relays has one. Sessions fill it (FetchOptions::relay), and the publisher sends other
+// receivers to it.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layercast/error.h"
+#include "src/base/failpoint.h"
+#include "src/base/threads/worker_pool.h"
+#include "src/session/offer/offer_service.h"
+#include "src/session/relays/relay_tree.h"
+#include "src/session/link/relayed_chunks.h"
+#include "src/wire/schedule.h"
+
+namespace layercast {
+
+struct RelayOptions {
+  std::string endpoint;  // other receivers are told it as it stands; port 0 picks a free one
+  bool allow_remote = false;
+  std::vector<std::string> channels{};           // those that are offered; empty: all that work here, but inproc
+  std::chrono::milliseconds peer_timeout{5000};  // OfferServiceOptions::peer_timeout
+};
+
+// Resource; one thread only, that of the session. It takes the memory of the chunks of one session's schedules, and
+// twice that while somebody still reads those of the session before.
+class Relay {
+ public:
+  // Throws what OfferService throws, and kInvalidArgument for an endpoint that stands for all addresses of the host.
+  Relay(const RelayOptions& options, WorkerPool& pool, FailPoints& failpoints);
+  ~Relay();
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  std::string endpoint() const { return service_.endpoint(); }
+
+  // Stops serving what was served until now. Receivers that still take it are refused with `why`, and their sessions
+  // end: whoever stays all the same does not keep the chunks.
+  void Clear(const Error& why);
+  // The chunks of a schedule that a session begins to take. They are served until Clear.
+  struct Served {
+    RelayedChunks* chunks = nullptr;
+    RelayPlace place;
+  };
+  // Throws kResourceExhausted.
+  Served Serve(const Schedule& schedule);
+
+ private:
+  struct Held {
+    std::shared_ptr<RelayedChunks> chunks;    // the second owner is the version
+    std::shared_ptr<OfferedVersion> version;  // the second owner is the service
+  };
+  void FreeReleased();
+
+  OfferService service_;
+  std::vector<Held> served_;
+  std::vector<Held> retiring_;  // somebody may still read them
+};
+
+}  // namespace layercast

@@ -1,0 +1,117 @@
+#include "src/tensor/manifest/manifest_layout.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/bytes/bytes.h"
+#include "src/base/utf8.h"
+#include "src/tensor/manifest/manifest_form.h"
+#include "src/tensor/tensor_part.h"
+
+namespace layercast {
+namespace {
+
+constexpr std::size_t kLongestName = 4096;
+constexpr std::size_t kMostDimensions = 64;
+
+std::string Subject(std::size_t index, const TensorSpec& spec) {
+  return "manifest: tensor " + std::to_string(index) + " " + Quote(spec.name) + ": ";
+}
+
+// How many bytes the tensor has. Throws kInvalidArgument if the form cannot hold it.
+std::uint64_t CheckSpec(std::size_t index, const TensorSpec& spec) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorCode::kInvalidArgument, Subject(index, spec) + what);
+  };
+  const std::string problem = manifest_form::TextProblem(spec.name, 1, kLongestName);
+  if (!problem.empty()) refuse("name: " + problem);
+  if (spec.shape.size() > kMostDimensions) {
+    refuse("expected at most " + std::to_string(kMostDimensions) + " dimensions, got " +
+           std::to_string(spec.shape.size()));
+  }
+  try {
+    return static_cast<std::uint64_t>(spec.num_bytes());
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+  return 0;
+}
+
+std::vector<std::uint32_t> AsListed(std::size_t count) {
+  std::vector<std::uint32_t> order(count);
+  std::iota(order.begin(), order.end(), 0U);
+  return order;
+}
+
+}  // namespace
+
+ManifestLayout::ManifestLayout(std::vector<LaidOutTensor> tensors, bool shared)
+    : tensors_(std::move(tensors)), shared_(shared) {
+  Check();
+  IndexNames();
+  ByteWriter form;
+  manifest_form::PutLayout(tensors_, AsListed(tensors_.size()), shared, form);
+  form_ = std::move(form).Take();
+  digest_ = DigestOf(form_);
+  ByteWriter sorted;
+  manifest_form::PutLayout(tensors_, by_name_, shared, sorted);
+  sorted_.Update(sorted.bytes());
+}
+
+std::shared_ptr<const ManifestLayout> ManifestLayout::Of(std::vector<LaidOutTensor> tensors, bool shared,
+                                                         std::shared_ptr<const ManifestLayout> known) {
+  if (known != nullptr && known->shared() == shared && known->tensors() == tensors) return known;
+  return std::make_shared<const ManifestLayout>(std::move(tensors), shared);
+}
+
+void ManifestLayout::CheckPart(std::size_t index, LaidOutTensor& tensor) const {
+  if (!tensor.part) return;
+  std::string problem = PartProblem(tensor.spec, *tensor.part);
+  if (problem.empty() && tensor.part->whole == tensor.spec.shape) {
+    tensor.part.reset();
+    return;
+  }
+  if (problem.empty() && !shared_) {
+    problem = "is " + Describe(tensor.spec.shape, *tensor.part) + ", and its publisher says that it is the only one";
+  }
+  if (!problem.empty()) throw Error(ErrorCode::kInvalidArgument, Subject(index, tensor.spec) + problem);
+}
+
+void ManifestLayout::Check() {
+  if (tensors_.size() > manifest_form::kMostTensors) {
+    throw Error(ErrorCode::kInvalidArgument, "manifest: expected at most " +
+                                                 std::to_string(manifest_form::kMostTensors) + " tensors, got " +
+                                                 std::to_string(tensors_.size()));
+  }
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    LaidOutTensor& tensor = tensors_[i];
+    total_bytes_ += CheckSpec(i, tensor.spec);  // each is below 2^60, so too large a sum is seen before it wraps
+    CheckPart(i, tensor);
+    if (total_bytes_ >> 63 != 0) {
+      throw Error(ErrorCode::kInvalidArgument, Subject(i, tensor.spec) + "with it the tensors exceed 2^63 bytes");
+    }
+  }
+}
+
+void ManifestLayout::IndexNames() {
+  const auto name = [&](std::uint32_t index) -> std::string_view { return tensors_[index].spec.name; };
+  by_name_ = AsListed(tensors_.size());
+  std::ranges::sort(by_name_, {}, name);
+  const auto repeated = std::ranges::adjacent_find(by_name_, {}, name);
+  if (repeated != by_name_.end()) {
+    throw Error(ErrorCode::kInvalidArgument, "manifest: tensors " + std::to_string(repeated[0]) + " and " +
+                                                 std::to_string(repeated[1]) + " have the same name " +
+                                                 Quote(name(repeated[0])));
+  }
+}
+
+std::int64_t ManifestLayout::Find(std::string_view name) const {
+  const auto of = [&](std::uint32_t index) -> std::string_view { return tensors_[index].spec.name; };
+  const auto found = std::ranges::lower_bound(by_name_, name, {}, of);
+  return found != by_name_.end() && of(*found) == name ? std::int64_t{*found} : -1;
+}
+
+}  // namespace layercast

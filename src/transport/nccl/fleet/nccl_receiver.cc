@@ -1,0 +1,150 @@
+#include "src/transport/nccl/fleet/nccl_receiver.h"
+
+#include <chrono>
+#include <utility>
+
+#include "src/base/log.h"
+#include "src/transport/nccl/fleet/fleets.h"
+
+namespace layercast::nccl_channel {
+namespace {
+
+constexpr std::chrono::seconds kTimeToGreet{5};
+
+}  // namespace
+
+Receiver::Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number)
+    : control_(std::move(connected)), context_(context), number_(number), greet_by_(Deadline::After(kTimeToGreet)) {}
+
+Receiver::~Receiver() { context_.fleets.Leave(*this); }
+
+void Receiver::TakeMessages() {
+  control_.Flush();
+  more_ = control_.ReceiveSome([this](std::span<const std::byte> message) {
+    if (!refused() && !cut_) Take(message);
+  });
+}
+
+void Receiver::Take(std::span<const std::byte> message) {
+  if (state_ == State::kGreets) return TakeHello(DecodeHello(message));  // HELLO comes first
+  const NcclKind kind = KindOf(message);
+  if (kind == NcclKind::kPing) {
+    DecodeBare(message);
+    return control_.Send(EncodePong());
+  }
+  if (kind == NcclKind::kReady) return TakeReady(DecodeReady(message));
+  if (state_ == State::kWaits) throw Error(ErrorCode::kCorrupt, "a message of an epoch, before the first");
+  TakeOfEpoch(kind, message);
+}
+
+void Receiver::TakeOfEpoch(NcclKind kind, std::span<const std::byte> message) {
+  switch (kind) {
+    case NcclKind::kRequest: return TakeRequest(DecodeRequest(message));
+    case NcclKind::kGo: DecodeBare(message); return TakeGroupsGo();
+    case NcclKind::kDone: DecodeBare(message); return TakeDone();
+    case NcclKind::kStands: stood_ = DecodeNumber(message, kind) <= epoch_ || stood_; return;
+    case NcclKind::kFailed: failed_ = DecodeNumber(message, kind) == epoch_ || failed_; return;
+    default: throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
+  }
+}
+
+void Receiver::TakeHello(const Hello& hello) {
+  if (!SameToken(hello.key, context_.key)) throw Error(ErrorCode::kCorrupt, "HELLO: a wrong key");
+  try {
+    ExpectVersion(hello.version, "receiver");
+    const int mine = context_.library.version();
+    if (hello.nccl != static_cast<std::uint32_t>(mine)) {
+      throw Error(ErrorCode::kUnsupported, "NCCL works among equal versions alone: the publisher's is " +
+                                               VersionText(mine) + ", the receiver's " +
+                                               VersionText(static_cast<int>(hello.nccl)));
+    }
+    const DeviceUuid device = context_.device.uuid();
+    if (hello.device == device) {
+      throw Error(ErrorCode::kUnsupported,
+                  "NCCL takes one end for a GPU, and publisher and receiver are both on " + DeviceText(device));
+    }
+  } catch (const Error& error) {
+    return Refuse({0, error.code(), error.what()});
+  }
+  device_ = hello.device;
+  state_ = State::kWaits;
+  control_.Send(EncodeWelcome({}));
+  context_.fleets.Join(*this);
+}
+
+void Receiver::Call(std::uint64_t epoch) {
+  answered_ = false;
+  control_.Send(EncodeNumber(NcclKind::kCall, epoch));
+  if (epoch == epoch_) return;  // this call only asks whether it is still there
+  epoch_ = epoch;
+  state_ = State::kCalled;
+  failed_ = false;
+  replies_.Clear();
+  announced_ = gos_ = 0;
+}
+
+void Receiver::TakeReady(const Ready& ready) {
+  if (ready.epoch == 0 || ready.epoch > epoch_) {
+    throw Error(ErrorCode::kCorrupt, "READY: an epoch that it was not called to");
+  }
+  if (ready.epoch < epoch_) return;  // it has been called once more since
+  answered_ = true;
+  if (std::exchange(state_, State::kReady) == State::kReady) return;
+  awaited_ = ready.requests;
+  unfinished_ = 0;
+}
+
+// A request that comes between a call and its answer shows only that the receiver waits for something: it is repeated
+// after the answer.
+void Receiver::TakeRequest(const Request& request) {
+  if (!wants()) wants_since_ = Deadline::Clock::now();
+  ++unfinished_;
+  if (state_ == State::kCalled) return;
+  if (awaited_ > 0) --awaited_;
+  try {
+    replies_.Push(request, context_.book, context_.failpoints.load());
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kCorrupt) throw;
+    Refuse({request.ticket, error.code(), error.what()});
+  }
+}
+
+void Receiver::TakeGroupsGo() {
+  if (state_ == State::kCalled) return;
+  if (announced_ == 0) throw Error(ErrorCode::kCorrupt, "GO: more than was announced");
+  --announced_;
+  ++gos_;
+}
+
+void Receiver::TakeDone() {
+  if (unfinished_ == 0) throw Error(ErrorCode::kCorrupt, "DONE: more than it asked for");
+  --unfinished_;
+  ++done_;
+  if (waits_for_bytes()) return;
+  rested_at_ = done_;
+  standing_.Rested();
+}
+
+void Receiver::Announce(const PieceGroup& group) {
+  control_.Send(EncodePieces(group));
+  if (group.pieces.front().bytes > 0) ++announced_;
+}
+
+bool Receiver::TakeGo() {
+  if (gos_ == 0) return false;
+  --gos_;
+  return true;
+}
+
+void Receiver::Refuse(const Refusal& refusal) {
+  state_ = State::kRefused;
+  replies_.Clear();
+  control_.Send(EncodeRefusal(refusal));
+}
+
+void Receiver::Cut(const Error& error) {
+  log::warn("nccl: receiver {} loses its connection: {}", number_, error.what());
+  cut_ = true;
+}
+
+}  // namespace layercast::nccl_channel

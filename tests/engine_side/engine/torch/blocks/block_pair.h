@@ -1,0 +1,65 @@
+// A block of a module with random kernel tensors, computed twice: by the CPU engine's block, and by that of the decode
+// step in tensors. For tests of the latter.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine_side/engine/block.h"
+#include "engine_side/engine/torch/tensors/tensor_block.h"
+#include "layercast/captured_buffers.h"
+#include "layercast/model/layer_context.h"
+#include "layercast/model/module.h"
+
+namespace layercast::testing {
+
+// What a block is made of. Value.
+struct BlockKind {
+  std::string name;
+  std::function<std::unique_ptr<Module>(const LayerContext& context)> make;
+};
+
+// Resource; one thread only.
+class BlockPair {
+ public:
+  static constexpr std::int64_t kHidden = 24;
+
+  BlockPair(const BlockKind& kind, DType dtype);
+
+  // Of all tokens, sequence by sequence; fp32 [tokens, hidden]. Both begin anew.
+  at::Tensor ByDecoder();
+  // In steps of a few rows, some of which are not used. `inputs`: as many as there are tokens.
+  at::Tensor InTensors(const at::Tensor& inputs);
+  at::Tensor InTensors() { return InTensors(inputs_); }
+  // A sequence of such inputs in every slot, as long as one can be.
+  void FillSlots(float value);
+
+  at::Tensor KernelTensor(const std::string& name);  // "block.experts.w2_weight"; its memory
+
+ private:
+  struct Token {
+    std::int64_t sequence, position;
+  };
+  static std::vector<Token> Tokens();
+  std::vector<std::vector<std::size_t>> Steps() const;  // which tokens, in turn
+  at::Tensor Step(const std::vector<Token>& tokens, const at::Tensor& rows);
+  void AddBuffers(const Module& module, const std::string& path);
+
+  DType dtype_;
+  std::unique_ptr<Module> module_;
+  std::vector<at::Tensor> memory_;
+  std::vector<CapturedBuffer> buffers_;
+  RotaryTables rotary_;
+  RotaryTensors rotary_tensors_;
+  SingleRank alone_;
+  std::unique_ptr<Block> block_;
+  std::unique_ptr<TensorBlock> tensor_block_;
+  at::Tensor inputs_;
+};
+
+}  // namespace layercast::testing

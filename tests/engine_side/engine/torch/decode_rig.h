@@ -1,0 +1,53 @@
+// What tests of the decode graph share: an engine in host memory with a receiver over its captured buffers, versions of
+// random weights to reload, and the logits of some sequences by the decoder and by a decode graph.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine_side/engine/ranks/collective.h"
+#include "engine_side/engine/built_in/engine.h"
+#include "engine_side/engine/torch/decode_graph.h"
+#include "layercast/model/config.h"
+#include "layercast/receiver.h"
+
+namespace layercast::testing {
+
+// Resource; one thread only.
+class DecodeRig {
+ public:
+  using Sequences = std::vector<std::vector<std::int32_t>>;
+
+  enum class Model : std::uint8_t {
+    kDense,
+    kHybrid,  // recurrent layers, attention and a mixture of experts
+  };
+  // `dtype`: as config.json spells it.
+  explicit DecodeRig(const std::string& recipe, const std::string& dtype = "float32", Model model = Model::kDense);
+
+  static const Sequences& sequences();  // of several lengths
+  static StepShape shape();             // fewer rows than there are tokens, no multiple of the sequences
+
+  const Module& tree() const { return *tree_; }
+  const Engine& engine() const { return *engine_; }
+  // Through the pipeline and its commit, into the captured buffers.
+  void Reload(std::uint64_t seed);
+  // Of all tokens, sequence by sequence; by the decoder on CPU.
+  std::vector<float> DecoderLogits();
+
+ private:
+  ModelConfig config_;
+  SingleRank collective_;
+  std::unique_ptr<Module> tree_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Receiver> receiver_;
+};
+
+// The same by a graph of that shape: the sequences' tokens in turn.
+std::vector<float> GraphLogits(DecodeGraph& graph);
+// max|difference| / max|b|; NaN where any is.
+float RelativeDifference(const std::vector<float>& a, const std::vector<float>& b);
+
+}  // namespace layercast::testing

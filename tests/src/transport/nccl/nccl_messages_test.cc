@@ -1,0 +1,95 @@
+// The messages of the nccl channel: what is written is read, what is damaged is refused.
+#include "src/transport/nccl/wire/nccl_messages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "layercast/error.h"
+#include "tests/support/error_of.h"
+#include "tests/support/transport/damaged_messages.h"
+
+namespace layercast::nccl_channel {
+namespace {
+
+Hello SomeHello() { return {kVersion, RandomToken(), 22809, RandomToken()}; }
+
+Membership SomeMembership() {
+  Membership membership{17, 65, 64, {}};
+  std::fill(std::begin(membership.id.internal), std::end(membership.id.internal), 'x');
+  return membership;
+}
+
+PieceGroup SomePieces() { return {true, {{7, 1ULL << 40, kPieceBytes}, {9, 0, 1}}}; }
+
+TEST(NcclMessages, AreReadAsTheyWereWritten) {
+  const Hello hello = SomeHello();
+  const Hello read = DecodeHello(EncodeHello(hello));
+  EXPECT_EQ(read.version, kVersion);
+  EXPECT_EQ(read.key, hello.key);
+  EXPECT_EQ(read.nccl, 22809U);
+  EXPECT_EQ(read.device, hello.device);
+  EXPECT_EQ(DecodeWelcome(EncodeWelcome({})).version, kVersion);
+  const Membership membership = SomeMembership();
+  const Membership member = DecodeEpoch(EncodeEpoch(membership));
+  EXPECT_EQ(member.epoch, 17U);
+  EXPECT_EQ(member.ranks, 65);
+  EXPECT_EQ(member.rank, 64);
+  EXPECT_EQ(std::memcmp(&member.id, &membership.id, sizeof(membership.id)), 0);
+  const PieceGroup group = DecodePieces(EncodePieces(SomePieces()));
+  EXPECT_TRUE(group.broadcast);
+  ASSERT_EQ(group.pieces.size(), 2U);
+  EXPECT_EQ(group.pieces[0].ticket, 7U);
+  EXPECT_EQ(group.pieces[0].offset, 1ULL << 40);
+  EXPECT_EQ(group.pieces[0].bytes, kPieceBytes);
+  EXPECT_EQ(group.pieces[1].ticket, 9U);
+  const Ready ready = DecodeReady(EncodeReady({3, 4}));
+  EXPECT_EQ(ready.epoch, 3U);
+  EXPECT_EQ(ready.requests, 4U);
+  EXPECT_EQ(DecodeNumber(EncodeNumber(NcclKind::kCall, 3), NcclKind::kCall), 3U);
+}
+
+void DecodeAny(std::span<const std::byte> message) {
+  switch (KindOf(message)) {
+    case NcclKind::kHello: DecodeHello(message); break;
+    case NcclKind::kPieces: DecodePieces(message); break;
+    case NcclKind::kEpoch: DecodeEpoch(message); break;
+    case NcclKind::kReady: DecodeReady(message); break;
+    default: DecodeNumber(message, NcclKind::kCall);
+  }
+}
+
+TEST(NcclMessages, DamagedOnesAreRefused) {
+  testing::ExpectDamagedOnesAreRefused(
+      {EncodeHello(SomeHello()), EncodePieces(SomePieces()), EncodeEpoch(SomeMembership()), EncodeReady({3, 4}),
+       EncodeNumber(NcclKind::kCall, 1)},
+      DecodeAny);
+}
+
+TEST(NcclMessages, HaveBounds) {
+  EXPECT_THROW(DecodePieces(EncodePieces({false, {{1, 0, kPieceBytes + 1}}})), Error);
+  EXPECT_THROW(DecodePieces(EncodePieces({false, {}})), Error);
+  EXPECT_THROW(DecodePieces(EncodePieces({false, {{1, 0, 1}, {1, 1, 1}, {1, 2, 1}}})), Error);
+  EXPECT_THROW(DecodePieces(EncodePieces({false, {{1, 0, 1}, {1, 1, 0}}})), Error);
+  EXPECT_THROW(DecodeReady(EncodeReady({1, kMaxRequestsUnderWay + 1})), Error);
+  for (const auto& [ranks, rank] : {std::pair{2, 0}, {2, 2}, {1, 1}, {66, 1}, {65, 65}}) {
+    EXPECT_THROW(DecodeEpoch(EncodeEpoch({1, ranks, rank, {}})), Error) << rank << " of " << ranks;
+  }
+}
+
+TEST(NcclMessages, AnotherVersionIsNamed) {
+  EXPECT_THAT(layercast::testing::ErrorOf([] { DecodeWelcome(EncodeWelcome({1})); }, ErrorCode::kUnsupported),
+              ::testing::HasSubstr("the publisher speaks version 1 of the nccl channel, expected 3"));
+}
+
+TEST(NcclMessages, ADeviceReadsAsItsDriverWritesIt) {
+  DeviceUuid uuid;
+  for (std::size_t i = 0; i < uuid.size(); ++i) uuid[i] = static_cast<std::byte>(i * 17);
+  EXPECT_EQ(DeviceText(uuid), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+}
+
+}  // namespace
+}  // namespace layercast::nccl_channel

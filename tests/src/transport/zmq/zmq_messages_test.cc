@@ -1,0 +1,73 @@
+// The messages of the zmq channel: what is written is read, and what is damaged is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "src/transport/zmq/zmq_messages.h"
+#include "tests/support/transport/damaged_messages.h"
+
+namespace layercast::zmq_channel {
+namespace {
+
+using ::testing::AnyOf;
+
+TEST(ZmqMessages, AreReadAsTheyWereWritten) {
+  const std::vector<Region> regions = {{1, 2, 3, 4, 5}, {0xFFFFFFFF, ~std::uint64_t{0}, 7, 8, 9}};
+  const Request request = DecodeRequest(EncodeRequest(11, 12, regions));
+  EXPECT_EQ(request.ticket, 11U);
+  EXPECT_EQ(request.offer_id, 12U);
+  EXPECT_EQ(request.regions, regions);
+  const PieceHeader header = DecodePieceHeader(EncodePieceHeader({1, 1ULL << 40, 77}));
+  EXPECT_EQ(header.ticket, 1U);
+  EXPECT_EQ(header.offset, 1ULL << 40);
+  EXPECT_EQ(header.bytes, 77U);
+  const Refusal refusal = DecodeRefusal(EncodeRefusal({5, ErrorCode::kNotFound, "gone"}));
+  EXPECT_EQ(refusal.ticket, 5U);
+  EXPECT_EQ(refusal.code, ErrorCode::kNotFound);
+  EXPECT_EQ(refusal.message, "gone");
+  EXPECT_EQ(DecodeHello(EncodeHello()), kVersion);
+  EXPECT_EQ(DecodeWelcome(EncodeWelcome()), kVersion);
+  DecodeBare(EncodePing());
+  DecodeBare(EncodePong());
+}
+
+TEST(ZmqMessages, ARefusalForAnyReasonIsReadAsARefusal) {
+  for (int number = 0; number <= static_cast<int>(ErrorCode::kInternal); ++number) {
+    const auto code = static_cast<ErrorCode>(number);
+    EXPECT_THAT(DecodeRefusal(EncodeRefusal({5, code, "no"})).code, AnyOf(code, ErrorCode::kUnavailable));
+  }
+  EXPECT_EQ(DecodeRefusal(EncodeRefusal({5, ErrorCode::kResourceExhausted, "no"})).code, ErrorCode::kResourceExhausted);
+  EXPECT_EQ(DecodeRefusal(EncodeRefusal({5, ErrorCode::kInternal, "no"})).code, ErrorCode::kUnavailable);
+}
+
+TEST(ZmqMessages, ALongRefusalIsCutBetweenTwoCharacters) {
+  const std::string most(999, 'x');
+  EXPECT_EQ(DecodeRefusal(EncodeRefusal({5, ErrorCode::kNotFound, most + "yz"})).message, most + "y");
+  EXPECT_EQ(DecodeRefusal(EncodeRefusal({5, ErrorCode::kNotFound, most + "\u20ac"})).message, most);
+  EXPECT_EQ(DecodeRefusal(EncodeRefusal({5, ErrorCode::kNotFound, "gone: \xff, and more"})).message, "gone: ");
+}
+
+// Reads `message` as whatever it says it is.
+void DecodeAny(std::span<const std::byte> message) {
+  switch (DecodeKind(message)) {
+    case Kind::kHello: DecodeHello(message); break;
+    case Kind::kWelcome: DecodeWelcome(message); break;
+    case Kind::kRequest: DecodeRequest(message); break;
+    case Kind::kPiece: DecodePieceHeader(message); break;
+    case Kind::kRefused: DecodeRefusal(message); break;
+    case Kind::kPing:
+    case Kind::kPong: DecodeBare(message); break;
+  }
+}
+
+TEST(ZmqMessages, ThatAreDamagedAreCorruptAndNothingElse) {
+  const std::vector<Region> regions(5, Region{1, 2, 3, 4, 5});
+  testing::ExpectDamagedOnesAreRefused(
+      {EncodeHello(), EncodeWelcome(), EncodeRequest(1, 2, regions), EncodePieceHeader({1, 2, 3}), EncodePing(),
+       EncodeRefusal({1, ErrorCode::kInvalidArgument, "no"})},
+      DecodeAny);
+}
+
+}  // namespace
+}  // namespace layercast::zmq_channel
