@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "cli/arguments/arguments.h"
-#include "cli/terminal/reading_bar.h"
 #include "cli/arguments/subcommand.h"
+#include "cli/terminal/reading_bar.h"
 #include "layercast/model/registry.h"
 #include "layercast/model_description.h"
 #include "src/base/digest/digest.h"
 #include "src/base/log.h"
-#include "src/base/utf8.h"
 #include "src/base/threads/worker_pool.h"
+#include "src/base/utf8.h"
 #include "src/checkpoint/formats/survey.h"
 #include "src/tensor/manifest/manifest_entry.h"
 

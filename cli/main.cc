@@ -14,10 +14,10 @@
 
 #include "cli/arguments/arguments.h"
 #include "cli/arguments/command_line.h"
-#include "cli/terminal/interrupted.h"
 #include "cli/arguments/open_files.h"
-#include "cli/terminal/output.h"
 #include "cli/arguments/subcommand.h"
+#include "cli/terminal/interrupted.h"
+#include "cli/terminal/output.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/base/utf8.h"

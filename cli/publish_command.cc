@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "cli/arguments/arguments.h"
-#include "cli/terminal/end_signal.h"
 #include "cli/arguments/nearest.h"
-#include "cli/terminal/reading_bar.h"
 #include "cli/arguments/subcommand.h"
+#include "cli/terminal/end_signal.h"
+#include "cli/terminal/reading_bar.h"
 #include "engine_side/reload/sources/watched_sink.h"
 #include "layercast/publisher.h"
 #include "src/base/utf8.h"

@@ -2,7 +2,7 @@
 // It is a program of its own because it links the CUDA half of libtorch, and no rank on the CPU should have to wait for
 // that to load.
 #include "cli/rank_program.h"
-#include "engine_side/server/rank/process/graph_rank.h"
+#include "engine_side/server/rank/graph/graph_rank.h"
 
 int main(int argc, char** argv) {
   return layercast::RankMain(argc, argv, [](const layercast::RankOptions& options) {

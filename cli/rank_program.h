@@ -1,5 +1,5 @@
-// What the programs of ranks share: their arguments, which `layercast serve` passes (engine_side/server/group/rank_group.cc),
-// and how they handle an error.
+// What the programs of ranks share: their arguments, which `layercast serve` passes
+// (engine_side/server/group/rank_group.cc), and how they handle an error.
 #pragma once
 
 #include <functional>

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/read_answer.h"
+#include "cli/arguments/subcommand.h"
 #include "cli/terminal/interrupted.h"
 #include "cli/terminal/progress_bar.h"
-#include "cli/arguments/read_answer.h"
 #include "cli/terminal/reload_bar.h"
-#include "cli/arguments/subcommand.h"
 #include "cli/terminal/wrapped.h"
 #include "layercast/controller.h"
 #include "layercast/report.h"

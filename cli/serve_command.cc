@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/subcommand.h"
 #include "cli/terminal/end_signal.h"
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/reload_bar.h"
-#include "cli/arguments/subcommand.h"
 #include "engine_side/model/registry/named_draft.h"
-#include "engine_side/reload/sources/kernel_format.h"
 #include "engine_side/reload/layout/layer_recipes.h"
+#include "engine_side/reload/sources/kernel_format.h"
 #include "engine_side/server/engine_service.h"
 #include "layercast/commit_policy.h"
 #include "src/base/threads/thread_name.h"

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "cli/arguments/arguments.h"
-#include "cli/terminal/progress_text.h"
 #include "cli/arguments/read_answer.h"
 #include "cli/arguments/subcommand.h"
+#include "cli/terminal/progress_text.h"
 #include "cli/terminal/wrapped.h"
 #include "src/base/utf8.h"
 #include "src/control/rpc.h"

@@ -1,5 +1,4 @@
-# One static library per folder; what it may use is what it links. The installed shared library is made
-# of all of them (cmake/Install.cmake).
+# How libraries, tests and programs are compiled. The libraries are the rooms (Rooms.cmake).
 
 # Everything that needs no torch, its tests included: `cmake --build ... --target core`.
 add_custom_target(core)
@@ -7,29 +6,25 @@ add_custom_target(core)
 # What compiles slowly because of its templates (JSON, command lines, test macros), and is never waited for when it runs.
 set(LAYERCAST_COLD $<$<CONFIG:Release>:-O1>)
 
-# layercast_library(layercast_wire SOURCES a.cc b.cc DEPENDS layercast_tensor PRIVATE_DEPENDS foo [COLD])
-# KERNELS: sources that Highway compiles for each instruction set, by including them again and again: never two at once.
-function(layercast_library name)
-  cmake_parse_arguments(ARG "TORCH;COLD" "" "SOURCES;KERNELS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
-  add_library(${name} STATIC ${ARG_SOURCES} ${ARG_KERNELS})
-  foreach(kernel ${ARG_KERNELS})
-    set_source_files_properties(${kernel} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+# How our own sources are compiled. Those that Highway compiles for each instruction set, by including them again and again,
+# are never two at once.
+function(layercast_configure library)
+  foreach(source ${ARGN})
+    if(source MATCHES "[.]cc$")
+      file(STRINGS ${source} highway REGEX "define HWY_TARGET_INCLUDE" LIMIT_COUNT 1)
+      if(highway)
+        set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      endif()
+    elseif(LAYERCAST_CUDA STREQUAL "SIMULATED")  # CUDA sources are compiled for the host
+      set_source_files_properties(${source} PROPERTIES LANGUAGE CXX SKIP_UNITY_BUILD_INCLUSION ON
+        COMPILE_OPTIONS "-ffp-contract=off;-include;${PROJECT_SOURCE_DIR}/tests/simulated_cuda/simulated_kernels.h")
+    endif()
   endforeach()
-  if(LAYERCAST_CUDA STREQUAL "SIMULATED")  # CUDA sources are compiled for the host
-    list(FILTER ARG_SOURCES INCLUDE REGEX "[.]cu$")
-    set_source_files_properties(${ARG_SOURCES} PROPERTIES LANGUAGE CXX SKIP_UNITY_BUILD_INCLUSION ON
-      COMPILE_OPTIONS "-ffp-contract=off;-include;${PROJECT_SOURCE_DIR}/tests/simulated_cuda/kernels.h")
-  endif()
-  target_include_directories(${name} PUBLIC
+  target_include_directories(${library} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
-  target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS} layercast_warnings)
-  if(ARG_COLD)
-    target_compile_options(${name} PRIVATE ${LAYERCAST_COLD})
-  endif()
-  if(NOT ARG_TORCH)
-    add_dependencies(core ${name})
-    set_property(GLOBAL APPEND PROPERTY LAYERCAST_CORE_LIBRARIES ${name})
-  endif()
+  # CUDA kernels do every addition and multiplication by itself, as the CPU does: nothing is fused that is not written so.
+  target_compile_options(${library} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false>)
+  target_link_libraries(${library} PRIVATE layercast_warnings)
 endfunction()
 
 # Of the test presets' five slots (`jobs`), a test takes two, and one that mostly waits takes one: beside two that compute
@@ -37,10 +32,10 @@ endfunction()
 set(LAYERCAST_SLOTS_TO_COMPUTE 2)
 set(LAYERCAST_SLOTS_TO_WAIT 1)
 
-# layercast_test(plan_test SOURCES load_plan_test.cc DEPENDS layercast_plan LABELS core [SINGLE_THREADED] [WAITS]
+# layercast_test(fuzz_test SOURCES checkpoint_fuzz_test.cc DEPENDS layercast_plan LABELS core [SINGLE_THREADED] [WAITS]
 #                [TIMEOUT 120] [COST 60])
-# One GoogleTest program per folder. SINGLE_THREADED: neither it nor what it calls starts a thread, so there is nothing in
-# it for ThreadSanitizer. WAITS: most of the time it waits, for silence to be noticed, say. TIMEOUT and COST as of
+# A GoogleTest program. SINGLE_THREADED: neither it nor what it calls starts a thread, so there is nothing in it for
+# ThreadSanitizer. WAITS: most of the time it waits, for silence to be noticed, say. TIMEOUT and COST as of
 # layercast_pytest (Python.cmake).
 function(layercast_test name)
   cmake_parse_arguments(ARG "SINGLE_THREADED;WAITS" "TIMEOUT;COST" "SOURCES;DEPENDS;LABELS" ${ARGN})
@@ -65,7 +60,8 @@ function(layercast_test name)
   if("core" IN_LIST ARG_LABELS)
     add_dependencies(core ${name})
   endif()
-  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest_main layercast_warnings)
+  target_link_libraries(${name} PRIVATE
+    ${ARG_DEPENDS} layercast_test_support GTest::gmock GTest::gtest_main layercast_warnings)
   target_compile_options(${name} PRIVATE ${LAYERCAST_COLD} $<$<CONFIG:RelWithDebInfo>:-O0>)
   if(LAYERCAST_SANITIZE MATCHES "undefined")  # what is tested is checked for it; in the tests it costs a third of the compile time
     target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
@@ -93,6 +89,27 @@ function(layercast_test name)
   if("gpu" IN_LIST ARG_LABELS)  # all of its cases skipped themselves: no device
     set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "PASSED  . 0 tests.\n.  SKIPPED ")
   endif()
+endfunction()
+
+# layercast_room_test(src/session/fetch [DEPENDS layercast_x] [SOURCES a.cc] [EXCEPT b.cc] [LABELS core gpu] [...])
+# The tests of a room: session_fetch_test is made of what lies in tests/src/session/fetch, and of SOURCES; it links the room,
+# and has the label session.fetch. Everything else is as of layercast_test().
+function(layercast_room_test room)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;SOURCES;EXCEPT;LABELS" ${ARGN})
+  layercast_target_of(library ${room})
+  string(REGEX REPLACE "^layercast_" "" name ${library})
+  string(REGEX REPLACE "^(src|engine_side)/" "" label ${room})
+  string(REPLACE "/" "." label ${label})
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${room}/*.cc)
+  foreach(left_out ${ARG_EXCEPT})
+    list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/tests/${room}/${left_out})
+  endforeach()
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS core)
+  endif()
+  layercast_test(${name}_test SOURCES ${sources} ${ARG_SOURCES} DEPENDS ${library} ${ARG_DEPENDS}
+    LABELS ${ARG_LABELS} ${label} ${ARG_UNPARSED_ARGUMENTS})
+  set_property(GLOBAL APPEND PROPERTY LAYERCAST_TESTED_ROOMS ${room})
 endfunction()
 
 # layercast_program(rl_loop SOURCES main.cc DEPENDS layercast_engine)

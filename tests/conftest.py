@@ -8,7 +8,7 @@ import sys
 import pytest
 
 _HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(_HERE / "support"), str(_HERE / "oracle")]
+sys.path[:0] = [str(_HERE / folder) for folder in ("support/python", "oracle/reference")]
 
 
 def _keep_freed_memory():

@@ -7,8 +7,8 @@
 #include "layercast/error.h"
 #include "src/base/memory/buffer_for.h"
 #include "src/base/rounding.h"
-#include "src/tensor/manifest/manifest_entry.h"
 #include "src/tensor/kernels/stream_copy.h"
+#include "src/tensor/manifest/manifest_entry.h"
 #include "trainer_side/declared_weights.h"
 
 namespace layercast {

@@ -4,8 +4,8 @@
 
 #include "layercast/error.h"
 #include "layercast/publisher.h"
-#include "src/checkpoint/formats/checkpoint.h"
 #include "src/checkpoint/config_text.h"
+#include "src/checkpoint/formats/checkpoint.h"
 
 namespace layercast {
 

@@ -16,9 +16,9 @@
 #include "src/base/bytes/comma_list.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/formats/load_format.h"
+#include "src/net/zmq/endpoint.h"
 #include "src/session/choose/channel_chooser.h"
 #include "src/transport/all/channel_names.h"
-#include "src/net/zmq/endpoint.h"
 
 namespace layercast::cli {
 namespace {

@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 
-#include "engine_side/engine/cpu/kernels/activations.h"
 #include "engine_side/engine/captured_weights.h"
+#include "engine_side/engine/cpu/kernels/activations.h"
 #include "engine_side/engine/ranks/collective.h"
 #include "engine_side/engine/rotary_table.h"
 #include "layercast/dtype.h"

@@ -16,8 +16,8 @@
 namespace layercast {
 
 // The largest magnitude of the whole fused weight over all ranks, which must be finite: either a number that the caller
-// knows, or one that lies in device memory by the time the kernel runs (CudaAmax of scan_kernels.h may have put it
-// there). Value; borrows.
+// knows, or one that lies in device memory by the time the kernel runs (CudaAmax of device_scan_kernels.h may have put
+// it there). Value; borrows.
 struct CudaTensorAmax {
   const float* device = nullptr;  // null if `value` has it
   float value = 0.0F;

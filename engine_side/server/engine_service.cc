@@ -19,14 +19,14 @@
 #include "engine_side/server/generate/generate_call.h"
 #include "engine_side/server/generate/generator.h"
 #include "engine_side/server/group/model_files.h"
-#include "engine_side/server/reload/reloader.h"
 #include "engine_side/server/rank/served_weights.h"
+#include "engine_side/server/reload/reloader.h"
 #include "layercast/error.h"
 #include "layercast/model/config.h"
 #include "layercast/model/pipeline_stages.h"
 #include "layercast/model/registry.h"
-#include "src/base/threads/bounded_queue.h"
 #include "src/base/log.h"
+#include "src/base/threads/bounded_queue.h"
 #include "src/base/threads/thread_name.h"
 
 namespace layercast {

@@ -1,5 +1,6 @@
 // The engine's own weight memory: the addresses that its CUDA graphs captured. An engine hands them to a Receiver. They
-// are the only memory of the engine that Layercast writes, in one stage (engine_side/reload/commit/commit); it moves none.
+// are the only memory of the engine that Layercast writes, in one stage (engine_side/reload/commit/commit); it moves
+// none.
 #pragma once
 
 #include <cstddef>

@@ -9,10 +9,10 @@
 #include "src/base/bytes/shallow_json.h"
 #include "src/control/rpc.h"
 #include "src/net/zmq/connection_limits.h"
-#include "src/net/zmq/zmq_context.h"
 #include "src/net/zmq/endpoint.h"
 #include "src/net/zmq/error_at.h"
 #include "src/net/zmq/poll_sockets.h"
+#include "src/net/zmq/zmq_context.h"
 
 namespace layercast {
 namespace {

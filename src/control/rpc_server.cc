@@ -14,18 +14,18 @@
 #include <zmq.hpp>
 
 #include "layercast/error.h"
-#include "src/base/log.h"
 #include "src/base/bytes/shallow_json.h"
+#include "src/base/log.h"
 #include "src/base/threads/thread_name.h"
-#include "src/net/wake_up.h"
 #include "src/control/open_calls.h"
 #include "src/control/rpc.h"
+#include "src/net/wake_up.h"
 #include "src/net/zmq/connection_limits.h"
-#include "src/net/zmq/zmq_context.h"
 #include "src/net/zmq/listening.h"
 #include "src/net/zmq/peer_ledger.h"
 #include "src/net/zmq/poll_sockets.h"
 #include "src/net/zmq/take_turn.h"
+#include "src/net/zmq/zmq_context.h"
 
 namespace layercast {
 namespace {

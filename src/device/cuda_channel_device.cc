@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "layercast/error.h"
-#include "src/base/memory/caching_memory.h"
 #include "src/base/log.h"
+#include "src/base/memory/caching_memory.h"
 #include "src/device/cuda/call.h"
 #include "src/device/cuda/cuda_memory.h"
-#include "src/device/cuda/peer_pool.h"
 #include "src/device/cuda/cuda_stream.h"
+#include "src/device/cuda/peer_pool.h"
 
 namespace layercast {
 namespace {

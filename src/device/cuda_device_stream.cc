@@ -8,9 +8,9 @@
 
 #include "layercast/error.h"
 #include "src/device/cuda/call.h"
-#include "src/device/kernels/leaf_digests.h"
 #include "src/device/cuda/row_copy.h"
 #include "src/device/kernels/device_scan_kernels.h"
+#include "src/device/kernels/leaf_digests.h"
 
 namespace layercast {
 namespace {

@@ -17,8 +17,8 @@
 
 #include "src/tensor/region_views.h"
 #include "tests/conformance/published_bytes.h"
-#include "tests/support/session/publishing.h"
 #include "tests/support/error_of.h"
+#include "tests/support/session/publishing.h"
 
 namespace layercast::test {
 namespace {

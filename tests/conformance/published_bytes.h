@@ -45,8 +45,8 @@ struct CountedTransport {
 };
 CountedTransport CountedTransportNamed(const std::string& name);
 
-// The host on which the suite's publishers listen: what the environment says (tests/end_to_end/faults/test_networks.py), or
-// loopback.
+// The host on which the suite's publishers listen: what the environment says
+// (tests/end_to_end/faults/test_networks.py), or loopback.
 inline std::string HostFrom(const char* variable) {
   const char* const host = std::getenv(variable);
   return host != nullptr ? host : "127.0.0.1";

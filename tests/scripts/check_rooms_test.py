@@ -8,11 +8,11 @@ import unittest
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "check_rooms"
 ROOMS = """
-include/layercast | | | values and doors
-src/low | include/layercast | json | below
-src/high | src/low | | above
-trainer_side | src/high | | a side
-engine_side/reload | src/high | | the other side
+include/layercast | | | | values and doors
+src/low | include/layercast | json | | below
+src/high | src/low | | cold | above
+trainer_side | src/high | | | a side
+engine_side/reload | src/high | | | the other side
 VALUES | value.h
 """
 FILES = {
@@ -83,7 +83,7 @@ class CheckRooms(unittest.TestCase):
         self.expect("R1 cmake/rooms.txt: src/low may use src/high", "R1 cmake/rooms.txt: src/high may use src/low")
 
     def test_a_room_that_is_not_there(self):
-        self.add_to_table("src/roof | src/sky | | nothing")
+        self.add_to_table("src/roof | src/sky | | | nothing")
         self.expect("R1 cmake/rooms.txt: src/roof may use src/sky, which is no room")
 
     def test_a_door_that_src_opens(self):
@@ -126,7 +126,7 @@ class CheckRooms(unittest.TestCase):
         self.expect("R5 engine_side/reload/pipeline/pipeline.cc: writes captured buffers")
 
     def test_a_table_that_contributing_does_not_show(self):
-        self.add_to_table("src/roof | src/high | | new")
+        self.add_to_table("src/roof | src/high | | | new")
         self.expect("CONTRIBUTING.md: its table of rooms is not that")
 
 

@@ -1,5 +1,5 @@
 // A flow of control with a stack of its own, which a thread enters, and which goes back to the thread when it likes.
-// Sanitizers are told of each switch. Used by block.cc.
+// Sanitizers are told of each switch. Used by simulated_block.cc.
 #pragma once
 
 #include <ucontext.h>

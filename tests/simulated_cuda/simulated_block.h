@@ -1,6 +1,7 @@
 // Runs the threads of a kernel's blocks on one thread of the host. A thread of a block runs until it ends or waits for
 // others of its block, as a device's threads do at a barrier and when lanes of a warp exchange values; then another one
-// runs. Used by launch.h, and by kernels that are compiled for the host (kernels.h).
+// runs. Used by simulated_launch.h, and by kernels that are
+// compiled for the host (simulated_kernels.h).
 #pragma once
 
 #include <vector_types.h>

@@ -1,4 +1,4 @@
-// Starts kernels that are compiled for the host (kernels.h).
+// Starts kernels that are compiled for the host (simulated_kernels.h).
 #pragma once
 
 #include <driver_types.h>

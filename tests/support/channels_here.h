@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "src/transport/channel/channel.h"
 #include "src/transport/all/transports.h"
+#include "src/transport/channel/channel.h"
 
 namespace layercast::testing {
 

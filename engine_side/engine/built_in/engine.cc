@@ -12,8 +12,8 @@
 #include <string>
 #include <utility>
 
-#include "engine_side/engine/cpu/cpu_decoder.h"
 #include "engine_side/engine/built_in/rope.h"
+#include "engine_side/engine/cpu/cpu_decoder.h"
 #include "engine_side/engine/torch/tensors/torch_type.h"
 #include "engine_side/reload/layout/kernel_layout.h"
 #include "layercast/error.h"

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "engine_side/engine/cpu/decoder_parts.h"
-#include "engine_side/engine/cpu/kernels/row_linear.h"
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
+#include "engine_side/engine/cpu/kernels/row_linear.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "engine_side/engine/block.h"
-#include "engine_side/engine/forward_pass.h"
 #include "engine_side/engine/cpu/blocks/row_norm.h"
+#include "engine_side/engine/forward_pass.h"
 #include "engine_side/engine/ranks/peers.h"
 #include "engine_side/engine/rotary_table.h"
 #include "engine_side/engine/sequence_lengths.h"

@@ -13,8 +13,8 @@
 #include "engine_side/model/config/config_fields.h"
 #include "engine_side/model/config/stored_dtype.h"
 #include "layercast/error.h"
-#include "src/base/exhausted.h"
 #include "src/base/bytes/python_json.h"
+#include "src/base/exhausted.h"
 #include "src/checkpoint/mapped_file.h"
 
 namespace layercast {

@@ -3,7 +3,7 @@
 // Checkpoints of V3 also hold draft layers behind the last layer.
 #include <nlohmann/json.hpp>
 
-#include "engine_side/model/registry/config_defaults.h"
+#include "engine_side/model/config/config_defaults.h"
 #include "engine_side/model/config/config_fields.h"
 #include "engine_side/model/families/corrected_sigmoid_experts.h"
 #include "engine_side/model/families/draft_layers.h"

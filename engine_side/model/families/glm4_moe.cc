@@ -3,7 +3,7 @@
 // another model.
 #include <algorithm>
 
-#include "engine_side/model/registry/config_defaults.h"
+#include "engine_side/model/config/config_defaults.h"
 #include "engine_side/model/families/corrected_sigmoid_experts.h"
 #include "engine_side/model/families/draft_layers.h"
 #include "engine_side/model/families/families.h"

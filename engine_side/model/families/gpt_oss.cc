@@ -2,7 +2,7 @@
 // their own. On disk they are stacked and transposed, with the columns of gate and up alternating.
 #include <nlohmann/json.hpp>
 
-#include "engine_side/model/registry/config_defaults.h"
+#include "engine_side/model/config/config_defaults.h"
 #include "engine_side/model/config/config_fields.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"

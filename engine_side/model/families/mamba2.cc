@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "engine_side/model/registry/config_defaults.h"
+#include "engine_side/model/config/config_defaults.h"
 #include "engine_side/model/config/config_fields.h"
 #include "engine_side/model/families/backbone_names.h"
 #include "engine_side/model/families/families.h"

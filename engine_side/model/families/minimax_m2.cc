@@ -2,7 +2,7 @@
 // Mixtral's names and are picked by sigmoid scores plus a bias that does not enter their weights.
 #include <cstdint>
 
-#include "engine_side/model/registry/config_defaults.h"
+#include "engine_side/model/config/config_defaults.h"
 #include "engine_side/model/config/config_fields.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"

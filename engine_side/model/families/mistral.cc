@@ -1,5 +1,5 @@
 // Mistral: no biases; every layer has a sliding window if the configuration gives one.
-#include "engine_side/model/registry/config_defaults.h"
+#include "engine_side/model/config/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 

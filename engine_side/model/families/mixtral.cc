@@ -1,5 +1,5 @@
 // Mixtral: experts in every layer, under `block_sparse_moe` with w1, w2, w3 on disk and under `mlp` in transformers.
-#include "engine_side/model/registry/config_defaults.h"
+#include "engine_side/model/config/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/mixture_of_experts.h"

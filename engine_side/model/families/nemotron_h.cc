@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine_side/model/registry/config_defaults.h"
+#include "engine_side/model/config/config_defaults.h"
 #include "engine_side/model/config/config_fields.h"
 #include "engine_side/model/families/backbone_names.h"
 #include "engine_side/model/families/corrected_sigmoid_experts.h"

@@ -1,6 +1,6 @@
 // Phi-3: checkpoints hold qkv_proj and gate_up_proj fused, under the names that the layers have here. A part of each
 // head may be rotated instead of the whole.
-#include "engine_side/model/registry/config_defaults.h"
+#include "engine_side/model/config/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 

@@ -1,5 +1,5 @@
 // Qwen2 and Qwen2.5: q, k and v always have a bias, and nothing else has one.
-#include "engine_side/model/registry/config_defaults.h"
+#include "engine_side/model/config/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 

@@ -1,5 +1,5 @@
 // Qwen3: queries and keys are normalized head by head; head_dim is explicit.
-#include "engine_side/model/registry/config_defaults.h"
+#include "engine_side/model/config/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 

@@ -1,5 +1,5 @@
 // Qwen3-MoE: Qwen3's attention, and experts in every layer except those that the configuration makes dense.
-#include "engine_side/model/registry/config_defaults.h"
+#include "engine_side/model/config/config_defaults.h"
 #include "engine_side/model/families/families.h"
 #include "layercast/model/decoder.h"
 #include "layercast/model/mixture_of_experts.h"

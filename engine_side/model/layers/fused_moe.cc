@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "engine_side/model/layers/expert_names.h"
-#include "engine_side/model/tree/fit.h"
 #include "engine_side/model/naming/path.h"
+#include "engine_side/model/tree/fit.h"
 #include "layercast/error.h"
 #include "layercast/model/moe.h"
 #include "src/base/rounding.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine_side/model/tree/fit.h"
 #include "engine_side/model/naming/path.h"
+#include "engine_side/model/tree/fit.h"
 #include "layercast/error.h"
 #include "src/base/rounding.h"
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <optional>
 
-#include "engine_side/model/tree/box_runs.h"
 #include "engine_side/model/naming/path.h"
+#include "engine_side/model/tree/box_runs.h"
 #include "engine_side/model/tree/reciprocals.h"
 #include "layercast/error.h"
 #include "layercast/model/module.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine_side/model/naming/path.h"
 #include "engine_side/model/tree/derived_form.h"
 #include "engine_side/model/tree/fit.h"
-#include "engine_side/model/naming/path.h"
 #include "layercast/error.h"
 
 namespace layercast {

@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-#include "engine_side/quant/scales.h"
 #include "engine_side/quant/cpu/source-inl.h"
+#include "engine_side/quant/scales.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -17,8 +17,8 @@
 #include <type_traits>
 
 #include "engine_side/quant/codes.h"
-#include "engine_side/quant/fp8_table.h"
 #include "engine_side/quant/cpu/source-inl.h"
+#include "engine_side/quant/fp8_table.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,6 +1,6 @@
 #include "engine_side/quant/cuda/bodies/copy_body.cuh"
-#include "engine_side/quant/cuda_kernels.h"
 #include "engine_side/quant/cuda/load_kernels.h"
+#include "engine_side/quant/cuda_kernels.h"
 #include "src/device/kernels/run.cuh"
 
 namespace layercast {

@@ -10,8 +10,8 @@
 #include "engine_side/reload/commit/old_bytes.h"
 #include "engine_side/reload/layout/served_digest.h"
 #include "engine_side/reload/layout/tensor_loop.h"
-#include "src/base/memory/buffer_for.h"
 #include "src/base/digest/digest.h"
+#include "src/base/memory/buffer_for.h"
 
 namespace layercast {
 namespace {

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine_side/reload/layout/captured_on_device.h"
 #include "engine_side/reload/commit/commit.h"
 #include "engine_side/reload/commit/old_bytes.h"
+#include "engine_side/reload/layout/captured_on_device.h"
 #include "engine_side/reload/layout/served_digest.h"
 #include "src/base/rounding.h"
 #include "src/device/device_digests.h"

@@ -7,8 +7,8 @@
 
 #include "engine_side/reload/commit/commit.h"
 #include "engine_side/reload/commit/committer.h"
-#include "engine_side/reload/layout/served_digest.h"
 #include "engine_side/reload/commit/staging.h"
+#include "engine_side/reload/layout/served_digest.h"
 #include "engine_side/reload/layout/tensor_loop.h"
 #include "src/base/digest/digest.h"
 

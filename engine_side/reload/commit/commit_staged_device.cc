@@ -1,9 +1,9 @@
 // The commit policy `staged` for an engine on a device. It works as in commit_staged.cc, but on the stream. The host
 // waits once for the digests and once for the commit, whatever the number of tensors.
-#include "engine_side/reload/layout/captured_on_device.h"
 #include "engine_side/reload/commit/commit.h"
 #include "engine_side/reload/commit/committer.h"
 #include "engine_side/reload/commit/device_staging.h"
+#include "engine_side/reload/layout/captured_on_device.h"
 #include "engine_side/reload/layout/served_digest.h"
 #include "src/base/digest/digest.h"
 #include "src/device/device_digests.h"

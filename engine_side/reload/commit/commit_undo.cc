@@ -2,9 +2,9 @@
 // version does not become whole on every rank.
 #include "engine_side/reload/commit/commit.h"
 #include "engine_side/reload/commit/old_bytes.h"
-#include "engine_side/reload/layout/read_captured.h"
 #include "engine_side/reload/commit/staging.h"
 #include "engine_side/reload/commit/write_record.h"
+#include "engine_side/reload/layout/read_captured.h"
 
 namespace layercast {
 namespace {

@@ -1,11 +1,11 @@
 // The commit policy `undo` for an engine on a device. It works as in commit_undo.cc, but on the stream: the log is in
 // pinned host memory, so the device keeps no second copy. The log ends with its process.
-#include "engine_side/reload/device/walks.h"
-#include "engine_side/reload/layout/captured_on_device.h"
 #include "engine_side/reload/commit/commit.h"
 #include "engine_side/reload/commit/old_bytes.h"
-#include "engine_side/reload/layout/read_captured.h"
 #include "engine_side/reload/commit/write_record.h"
+#include "engine_side/reload/device/walks.h"
+#include "engine_side/reload/layout/captured_on_device.h"
+#include "engine_side/reload/layout/read_captured.h"
 
 namespace layercast {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "engine_side/reload/work/device_work.h"
 #include "engine_side/reload/layout/kernel_layout.h"
 #include "engine_side/reload/layout/layer_sink.h"
+#include "engine_side/reload/work/device_work.h"
 #include "layercast/commit_policy.h"
 #include "layercast/memory.h"
 #include "layercast/version.h"

@@ -6,9 +6,9 @@
 #include <map>
 #include <span>
 
-#include "engine_side/reload/work/device_work.h"
 #include "engine_side/reload/layout/kernel_layout.h"
 #include "engine_side/reload/layout/layer_sink.h"
+#include "engine_side/reload/work/device_work.h"
 
 namespace layercast {
 

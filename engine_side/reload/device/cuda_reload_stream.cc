@@ -3,12 +3,12 @@
 #include <optional>
 #include <vector>
 
+#include "engine_side/quant/cuda/bodies/cuda_codes.h"
+#include "engine_side/quant/cuda/cuda_recipes.h"
+#include "engine_side/quant/cuda_kernels.h"
 #include "engine_side/reload/device/move_kernels.h"
 #include "engine_side/reload/device/reload_stream.h"
 #include "engine_side/reload/device/walks.h"
-#include "engine_side/quant/cuda/cuda_codes.h"
-#include "engine_side/quant/cuda_kernels.h"
-#include "engine_side/quant/cuda/cuda_recipes.h"
 #include "src/base/check.h"
 #include "src/device/cuda/call.h"
 #include "src/device/cuda/row_copy.h"

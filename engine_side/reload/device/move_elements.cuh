@@ -6,8 +6,8 @@
 
 #include "engine_side/reload/device/element_walk.h"
 #include "src/base/digest/host_device.h"
-#include "src/device/kernels/words.cuh"
 #include "src/device/kernels/cuda_fault.h"
+#include "src/device/kernels/words.cuh"
 #include "src/tensor/conversions.h"
 #include "src/tensor/exponential.h"
 

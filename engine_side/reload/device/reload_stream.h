@@ -8,8 +8,8 @@
 #include <memory>
 #include <span>
 
-#include "engine_side/reload/device/element_walk.h"
 #include "engine_side/quant/recipe.h"
+#include "engine_side/reload/device/element_walk.h"
 #include "src/device/device_stream.h"
 
 namespace layercast {

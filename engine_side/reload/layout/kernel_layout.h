@@ -29,8 +29,8 @@ struct KernelTensor {
 
 class KernelLayout {
  public:
-  // `captured` must be as TensorsIn describes it (weight_layout.h). Throws kInvalidArgument, naming every kernel tensor
-  // without a captured buffer, every captured buffer that nothing writes, and every dtype or shape that differs.
+  // `captured` must be as TensorsIn describes it (padded_weights.h). Throws kInvalidArgument, naming every kernel
+  // tensor without a captured buffer, every captured buffer that nothing writes, and every dtype or shape that differs.
   KernelLayout(const LoadPlan& plan, const LayerRecipes& recipes, const CapturedBuffers& captured,
                const WeightLayout& weights = {});
   // The same tensors, assigned to the parameters of another plan of the same model. A weight that comes as codes and

@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "engine_side/model/tree/box_runs.h"
 #include "engine_side/model/naming/source_reading.h"
+#include "engine_side/model/tree/box_runs.h"
 #include "engine_side/reload/layout/amax_requests.h"
 #include "engine_side/reload/work/wrong_values.h"
 #include "layercast/error.h"

@@ -6,10 +6,10 @@
 
 #include <span>
 
-#include "engine_side/reload/work/full_precision.h"
 #include "engine_side/reload/layout/kernel_layout.h"
 #include "engine_side/reload/layout/layer_recipes.h"
 #include "engine_side/reload/layout/layer_sink.h"
+#include "engine_side/reload/work/full_precision.h"
 #include "engine_side/reload/work/stage_work.h"
 
 namespace layercast {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "engine_side/plan/load_plan.h"
-#include "engine_side/reload/work/host_work.h"
 #include "engine_side/reload/layout/kernel_layout.h"
 #include "engine_side/reload/layout/layer_recipes.h"
+#include "engine_side/reload/work/host_work.h"
 #include "layercast/memory.h"
 
 namespace layercast {

@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "src/base/memory/buffer_for.h"
 #include "src/base/check.h"
+#include "src/base/memory/buffer_for.h"
 #include "src/base/rounding.h"
 
 namespace layercast {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/reload/pipeline/amax_table.h"
 #include "engine_side/reload/layout/kernel_layout.h"
 #include "engine_side/reload/layout/layer_recipes.h"
 #include "engine_side/reload/layout/layer_sink.h"
+#include "engine_side/reload/pipeline/amax_table.h"
 #include "engine_side/reload/work/stage_work.h"
 #include "src/tensor/region.h"
 

@@ -8,10 +8,10 @@
 
 #include "engine_side/model/naming/path.h"
 #include "engine_side/quant/kernel_tensors.h"
-#include "engine_side/reload/work/checked_dequantize.h"
 #include "engine_side/reload/prequantized/quantized_scales.h"
 #include "engine_side/reload/prequantized/scales_of_expert.h"
 #include "engine_side/reload/prequantized/zero_points.h"
+#include "engine_side/reload/work/checked_dequantize.h"
 #include "src/base/memory/buffer_for.h"
 
 namespace layercast {

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "engine_side/reload/prequantized/find_quantized_layers.h"
 #include "engine_side/reload/layout/layer_recipes.h"
+#include "engine_side/reload/prequantized/find_quantized_layers.h"
 #include "layercast/error.h"
 
 namespace layercast {

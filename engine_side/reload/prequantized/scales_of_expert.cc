@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "engine_side/model/naming/path.h"
-#include "engine_side/reload/work/check_scales.h"
 #include "engine_side/reload/prequantized/quantized_scales.h"
+#include "engine_side/reload/work/check_scales.h"
 #include "layercast/error.h"
 
 namespace layercast {

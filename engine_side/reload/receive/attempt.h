@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/reload/pipeline/pipeline.h"
 #include "engine_side/reload/layout/prepared_layout.h"
+#include "engine_side/reload/pipeline/pipeline.h"
 #include "layercast/report.h"
 #include "layercast/weights_iterator.h"
 #include "src/session/fetch/fetch.h"

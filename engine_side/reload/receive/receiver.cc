@@ -6,12 +6,12 @@
 #include <chrono>
 #include <utility>
 
+#include "engine_side/reload/layout/padded_weights.h"
+#include "engine_side/reload/pipeline/stage_clock.h"
 #include "engine_side/reload/receive/attempt_stop.h"
 #include "engine_side/reload/receive/one_at_a_time.h"
 #include "engine_side/reload/receive/served_version.h"
-#include "engine_side/reload/pipeline/stage_clock.h"
 #include "engine_side/reload/receive/stager.h"
-#include "engine_side/reload/layout/padded_weights.h"
 #include "layercast/error.h"
 #include "src/base/as_error.h"
 #include "src/base/check.h"

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "engine_side/plan/kept_layers.h"
-#include "engine_side/reload/prequantized/quantized_layers.h"
 #include "engine_side/reload/pipeline/stage_clock.h"
+#include "engine_side/reload/prequantized/quantized_layers.h"
 #include "layercast/error.h"
 #include "src/base/naming_source.h"
 #include "src/base/stop_check.h"

@@ -13,15 +13,15 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/reload/receive/attempt.h"
 #include "engine_side/reload/commit/committer.h"
-#include "engine_side/reload/sources/config_check.h"
-#include "engine_side/reload/work/host_work.h"
-#include "engine_side/reload/layout/kernel_layout.h"
-#include "engine_side/reload/sources/peer_session.h"
-#include "engine_side/reload/sources/progress_teller.h"
 #include "engine_side/reload/commit/staged_record.h"
 #include "engine_side/reload/commit/staged_version.h"
+#include "engine_side/reload/layout/kernel_layout.h"
+#include "engine_side/reload/receive/attempt.h"
+#include "engine_side/reload/sources/config_check.h"
+#include "engine_side/reload/sources/peer_session.h"
+#include "engine_side/reload/sources/progress_teller.h"
+#include "engine_side/reload/work/host_work.h"
 #include "layercast/receiver.h"
 #include "src/base/memory/caching_memory.h"
 #include "src/transport/channel/channel.h"

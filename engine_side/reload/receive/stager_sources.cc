@@ -5,17 +5,17 @@
 #include <vector>
 
 #include "engine_side/reload/pipeline/derived_check.h"
+#include "engine_side/reload/pipeline/stage_clock.h"
+#include "engine_side/reload/prequantized/quantized_checkpoint.h"
+#include "engine_side/reload/receive/stager.h"
 #include "engine_side/reload/sources/dummy_weights.h"
 #include "engine_side/reload/sources/kernel_format.h"
 #include "engine_side/reload/sources/lent_weights.h"
 #include "engine_side/reload/sources/watched_sink.h"
-#include "engine_side/reload/prequantized/quantized_checkpoint.h"
-#include "engine_side/reload/pipeline/stage_clock.h"
-#include "engine_side/reload/receive/stager.h"
 #include "layercast/error.h"
 #include "src/base/naming_source.h"
-#include "src/checkpoint/formats/checkpoint.h"
 #include "src/checkpoint/config_text.h"
+#include "src/checkpoint/formats/checkpoint.h"
 
 namespace layercast {
 

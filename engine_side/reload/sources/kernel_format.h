@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "engine_side/reload/pipeline/derived_check.h"
 #include "engine_side/reload/layout/export_label.h"
 #include "engine_side/reload/layout/kernel_layout.h"
 #include "engine_side/reload/layout/layer_sink.h"
+#include "engine_side/reload/pipeline/derived_check.h"
 #include "engine_side/reload/work/stage_work.h"
 #include "layercast/checkpoint_source.h"
 #include "layercast/parallel.h"

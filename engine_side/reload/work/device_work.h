@@ -15,8 +15,8 @@
 #include "engine_side/reload/work/stage_work.h"
 #include "src/base/memory/caching_memory.h"
 #include "src/base/threads/worker_pool.h"
-#include "src/device/kernels/cuda_fault.h"
 #include "src/device/download.h"
+#include "src/device/kernels/cuda_fault.h"
 #include "src/device/upload_ring.h"
 
 namespace layercast {

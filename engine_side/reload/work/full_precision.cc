@@ -6,8 +6,8 @@
 
 #include "engine_side/model/naming/path.h"
 #include "engine_side/quant/kernel_tensors.h"
-#include "src/base/memory/buffer_for.h"
 #include "src/base/check.h"
+#include "src/base/memory/buffer_for.h"
 
 namespace layercast {
 

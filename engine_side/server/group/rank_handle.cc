@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/base/threads/bounded_queue.h"
 #include "src/base/exhausted.h"
+#include "src/base/threads/bounded_queue.h"
 #include "src/base/threads/thread_name.h"
 
 namespace layercast {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "engine_side/server/group/borrow.h"
-#include "engine_side/server/reload/rank_channels.h"
 #include "engine_side/server/group/reload_request.h"
+#include "engine_side/server/reload/rank_channels.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/control/answer_time.h"

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "engine_side/server/generate/generator.h"
+#include "engine_side/server/group/rank_group.h"
 #include "engine_side/server/reload/held_reload.h"
 #include "engine_side/server/reload/rank_commit.h"
-#include "engine_side/server/group/rank_group.h"
 #include "layercast/version.h"
 
 namespace layercast {

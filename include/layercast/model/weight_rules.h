@@ -1,5 +1,5 @@
-// A trainer's names and layouts of tensors, from one JSON file (engine_side/model/tree/WEIGHT_RULES.md). The file declares
-// name rules and transforms without a host program: `layercast plan` and `layercast serve` take it.
+// A trainer's names and layouts of tensors, from one JSON file (engine_side/model/tree/WEIGHT_RULES.md). The file
+// declares name rules and transforms without a host program: `layercast plan` and `layercast serve` take it.
 #pragma once
 
 #include <filesystem>

@@ -1,7 +1,7 @@
 // The digest of bytes: XXH3-128 of each leaf of 8 KiB (the last may be shorter). If there are several leaves, it is the
 // XXH3-128 of their digests, one after the other, each as two little-endian u64: high half, low half. A leaf's digest
-// depends on its own bytes alone, so a device computes all at once (src/device/kernels/leaf_digests.h). A host is no slower than
-// without leaves: 0.98 of the speed of plain XXH3 from memory.
+// depends on its own bytes alone, so a device computes all at once (src/device/kernels/leaf_digests.h). A host is no
+// slower than without leaves: 0.98 of the speed of plain XXH3 from memory.
 #pragma once
 
 #include <cstddef>

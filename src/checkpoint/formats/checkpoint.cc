@@ -11,8 +11,8 @@
 #include "src/base/log.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/config_text.h"
-#include "src/checkpoint/read_ahead.h"
 #include "src/checkpoint/formats/survey.h"
+#include "src/checkpoint/read_ahead.h"
 
 namespace layercast {
 namespace {

@@ -4,10 +4,10 @@
 
 #include "layercast/error.h"
 #include "src/base/utf8.h"
-#include "src/checkpoint/gguf/gguf_loader.h"
 #include "src/checkpoint/formats/mistral_loader.h"
-#include "src/checkpoint/torch_save/pt_loader.h"
+#include "src/checkpoint/gguf/gguf_loader.h"
 #include "src/checkpoint/safetensors/safetensors_loader.h"
+#include "src/checkpoint/torch_save/pt_loader.h"
 
 namespace layercast {
 namespace {

@@ -17,8 +17,8 @@
 #include "src/checkpoint/owned_tensor.h"
 #include "src/checkpoint/rank_files.h"
 #include "src/checkpoint/safetensors/safetensors_loader.h"
-#include "src/checkpoint/shard_names.h"
 #include "src/checkpoint/safetensors/weight_index.h"
+#include "src/checkpoint/shard_names.h"
 
 namespace layercast {
 namespace {

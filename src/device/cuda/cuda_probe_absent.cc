@@ -1,4 +1,4 @@
-// The probe of a build without CUDA; with CUDA, it is in probe.cc.
+// The probe of a build without CUDA; with CUDA, it is in cuda_probe.cc.
 #include "src/device/cuda/cuda_probe.h"
 
 namespace layercast {

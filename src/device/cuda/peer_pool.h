@@ -1,7 +1,7 @@
 // Device memory that the other GPUs of the process can reach too. It is for NCCL: if two ranks live in one process, its
 // kernels write from one GPU straight to the buffers that were given to it on the other. Memory of the pool behind
-// CudaMemory (memory.h) can be reached by its own device alone, and such a write would end all work of the process on
-// that device.
+// CudaMemory (cuda_memory.h) can be reached by its own device alone, and such a write would end all work of the process
+// on that device.
 #pragma once
 
 #include <cstddef>

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "src/device/kernels/elements.cuh"
 #include "src/device/kernels/cuda_fault.h"
+#include "src/device/kernels/elements.cuh"
 
 namespace layercast::cuda {
 

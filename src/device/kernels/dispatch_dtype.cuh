@@ -6,8 +6,8 @@
 #include <string>
 
 #include "layercast/error.h"
-#include "src/device/kernels/team.cuh"
 #include "src/device/kernels/cuda_matrix.h"
+#include "src/device/kernels/team.cuh"
 
 namespace layercast::cuda {
 

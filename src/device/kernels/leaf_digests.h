@@ -1,6 +1,6 @@
-// Digests of the leaves of bytes in device memory, computed there (src/base/digest/digest.h). The call puts one kernel on the
-// stream and returns, so it may be captured into a graph. The calling thread's device must be the stream's, and all
-// pointers must be to its memory. Includes nothing of CUDA, and is valid C++17.
+// Digests of the leaves of bytes in device memory, computed there (src/base/digest/digest.h). The call puts one kernel
+// on the stream and returns, so it may be captured into a graph. The calling thread's device must be the stream's, and
+// all pointers must be to its memory. Includes nothing of CUDA, and is valid C++17.
 //
 // By design, it is bounded by reading the bytes once from memory. A thread needs 12 instructions for 16 bytes, and in
 // the time that memory takes for these, an H100 or A100 issues ten times as many. This holds for bytes that are aligned

@@ -14,8 +14,8 @@
 #include "layercast/error.h"
 #include "layercast/memory.h"
 #include "src/base/deadline.h"
-#include "src/transport/channel/channel.h"
 #include "src/transport/all/transports.h"
+#include "src/transport/channel/channel.h"
 #include "src/wire/frames.h"
 
 namespace layercast {

@@ -8,16 +8,16 @@
 #include "layercast/memory.h"
 #include "src/base/log.h"
 #include "src/base/stop_check.h"
-#include "src/session/link/chunk_memory.h"
 #include "src/session/fetch/chunk_receiver.h"
 #include "src/session/fetch/fetch_snapshot.h"
 #include "src/session/fetch/fetch_stream.h"
-#include "src/session/link/naming_peer.h"
 #include "src/session/fetch/publisher_session.h"
-#include "src/session/relay/relay.h"
 #include "src/session/fetch/shared_schedule.h"
-#include "src/session/link/trainer_cost.h"
 #include "src/session/fetch/version_parts.h"
+#include "src/session/link/chunk_memory.h"
+#include "src/session/link/naming_peer.h"
+#include "src/session/link/trainer_cost.h"
+#include "src/session/relay/relay.h"
 
 namespace layercast {
 namespace {

@@ -7,10 +7,10 @@
 #include "layercast/error.h"
 #include "src/base/random_id.h"
 #include "src/base/stop_check.h"
-#include "src/session/link/answer_limits.h"
-#include "src/net/zmq/zmq_context.h"
 #include "src/net/zmq/endpoint.h"
 #include "src/net/zmq/poll_sockets.h"
+#include "src/net/zmq/zmq_context.h"
+#include "src/session/link/answer_limits.h"
 
 namespace layercast {
 namespace {

@@ -13,9 +13,9 @@
 #include <zmq.hpp>
 
 #include "src/base/deadline.h"
+#include "src/net/zmq/connection_limits.h"
 #include "src/session/link/naming_peer.h"
 #include "src/wire/frames.h"
-#include "src/net/zmq/connection_limits.h"
 
 namespace layercast {
 

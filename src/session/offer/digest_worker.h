@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "src/base/threads/bounded_queue.h"
+#include "src/session/link/offered_version.h"
 #include "src/session/offer/corrupted_offer.h"
 #include "src/session/offer/known_amax.h"
-#include "src/session/link/offered_version.h"
 #include "src/session/offer/serve_context.h"
 #include "src/tensor/kernels/axis_amax.h"
 #include "src/wire/frames.h"

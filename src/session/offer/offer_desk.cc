@@ -11,9 +11,9 @@
 #include "src/base/as_error.h"
 #include "src/base/run_at.h"
 #include "src/base/utf8.h"
-#include "src/session/offer/ask_limits.h"
 #include "src/session/link/my_host.h"
 #include "src/session/link/trainer_cost.h"
+#include "src/session/offer/ask_limits.h"
 
 namespace layercast {
 namespace {

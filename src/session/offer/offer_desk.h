@@ -13,15 +13,15 @@
 #include <utility>
 #include <vector>
 
-#include "src/session/offer/complaints.h"
-#include "src/session/offer/digest_worker.h"
 #include "src/session/link/offered_version.h"
 #include "src/session/link/outbox.h"
-#include "src/session/relays/pace.h"
+#include "src/session/offer/complaints.h"
+#include "src/session/offer/digest_worker.h"
 #include "src/session/offer/recent_schedules.h"
-#include "src/session/relays/relay_planner.h"
 #include "src/session/offer/serve_context.h"
 #include "src/session/offer/stream_walk.h"
+#include "src/session/relays/pace.h"
+#include "src/session/relays/relay_planner.h"
 #include "src/wire/frames.h"
 
 namespace layercast {

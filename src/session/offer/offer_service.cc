@@ -15,18 +15,18 @@
 #include "src/base/log.h"
 #include "src/base/threads/thread_clock.h"
 #include "src/base/threads/thread_name.h"
-#include "src/session/choose/channel_probe.h"
-#include "src/session/offer/offer_desk.h"
-#include "src/transport/channel/carried_offer.h"
-#include "src/transport/all/transports.h"
 #include "src/net/zmq/connection_limits.h"
-#include "src/net/zmq/zmq_context.h"
 #include "src/net/zmq/endpoint.h"
 #include "src/net/zmq/listening.h"
 #include "src/net/zmq/peer_ledger.h"
 #include "src/net/zmq/poll_sockets.h"
 #include "src/net/zmq/take_turn.h"
+#include "src/net/zmq/zmq_context.h"
 #include "src/net/zmq/zmq_threads.h"
+#include "src/session/choose/channel_probe.h"
+#include "src/session/offer/offer_desk.h"
+#include "src/transport/all/transports.h"
+#include "src/transport/channel/carried_offer.h"
 
 namespace layercast {
 namespace {

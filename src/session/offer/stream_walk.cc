@@ -6,8 +6,8 @@
 
 #include "layercast/error.h"
 #include "src/base/as_error.h"
-#include "src/base/memory/buffer_for.h"
 #include "src/base/log.h"
+#include "src/base/memory/buffer_for.h"
 #include "src/base/threads/thread_name.h"
 #include "src/session/link/chunk_digests.h"
 #include "src/session/link/trainer_cost.h"

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "src/session/link/offered_version.h"
-#include "src/transport/channel/channel.h"
-#include "src/transport/all/transports.h"
 #include "src/net/zmq/endpoint.h"
+#include "src/session/link/offered_version.h"
+#include "src/transport/all/transports.h"
+#include "src/transport/channel/channel.h"
 
 namespace layercast {
 namespace {

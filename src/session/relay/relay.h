@@ -11,9 +11,9 @@
 #include "layercast/error.h"
 #include "src/base/failpoint.h"
 #include "src/base/threads/worker_pool.h"
+#include "src/session/link/relayed_chunks.h"
 #include "src/session/offer/offer_service.h"
 #include "src/session/relays/relay_tree.h"
-#include "src/session/link/relayed_chunks.h"
 #include "src/wire/schedule.h"
 
 namespace layercast {

@@ -19,8 +19,8 @@
 #include "layercast/memory.h"
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
-#include "src/tensor/region.h"
 #include "src/net/host_identity.h"
+#include "src/tensor/region.h"
 
 namespace layercast {
 

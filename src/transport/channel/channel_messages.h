@@ -10,8 +10,8 @@
 
 #include "layercast/error.h"
 #include "src/base/bytes/bytes.h"
-#include "src/tensor/region.h"
 #include "src/net/control_socket.h"
+#include "src/tensor/region.h"
 
 namespace layercast {
 

@@ -18,9 +18,9 @@
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/base/unique_fd.h"
-#include "src/net/wake_up.h"
 #include "src/net/accept_pause.h"
 #include "src/net/poll_for.h"
+#include "src/net/wake_up.h"
 
 namespace layercast {
 

@@ -11,14 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "src/net/control_socket.h"
 #include "src/transport/channel/channel.h"
 #include "src/transport/channel/connection_guard.h"
-#include "src/net/control_socket.h"
-#include "src/transport/cuda_ipc/cuda_ipc_transport.h"
-#include "src/transport/cuda_ipc/cuda_ipc_messages.h"
 #include "src/transport/channel/liveness.h"
 #include "src/transport/channel/mapping_cache.h"
 #include "src/transport/channel/requests_under_way.h"
+#include "src/transport/cuda_ipc/cuda_ipc_messages.h"
+#include "src/transport/cuda_ipc/cuda_ipc_transport.h"
 
 namespace layercast::cuda_ipc_channel {
 

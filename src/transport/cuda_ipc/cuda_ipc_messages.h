@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "src/transport/cuda_ipc/segments/driver.h"
 #include "src/transport/channel/channel_messages.h"
+#include "src/transport/cuda_ipc/segments/driver.h"
 
 namespace layercast::cuda_ipc_channel {
 

@@ -6,10 +6,10 @@
 #include <chrono>
 #include <utility>
 
-#include "src/transport/cuda_ipc/cuda_ipc_receiver.h"
 #include "src/device/device_tick.h"
 #include "src/net/local_socket.h"
 #include "src/transport/channel/receivers.h"
+#include "src/transport/cuda_ipc/cuda_ipc_receiver.h"
 
 namespace layercast::cuda_ipc_channel {
 namespace {

@@ -5,13 +5,13 @@
 #include <atomic>
 #include <string>
 
+#include "src/net/service_thread.h"
 #include "src/net/wake_up.h"
 #include "src/transport/channel/channel.h"
-#include "src/transport/cuda_ipc/segments/cuda_ipc_arena.h"
 #include "src/transport/cuda_ipc/copy_in.h"
 #include "src/transport/cuda_ipc/cuda_ipc_transport.h"
 #include "src/transport/cuda_ipc/offers.h"
-#include "src/net/service_thread.h"
+#include "src/transport/cuda_ipc/segments/cuda_ipc_arena.h"
 
 namespace layercast::cuda_ipc_channel {
 

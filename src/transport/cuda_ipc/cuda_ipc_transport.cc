@@ -3,12 +3,12 @@
 #include <string>
 #include <utility>
 
-#include "src/transport/cuda_ipc/segments/cuda_driver.h"
-#include "src/transport/cuda_ipc/cuda_ipc_fetching_end.h"
-#include "src/transport/cuda_ipc/cuda_ipc_offering_end.h"
 #include "src/device/cuda_channel_device.h"
 #include "src/device/device_parts.h"
 #include "src/net/local_socket.h"
+#include "src/transport/cuda_ipc/cuda_ipc_fetching_end.h"
+#include "src/transport/cuda_ipc/cuda_ipc_offering_end.h"
+#include "src/transport/cuda_ipc/segments/cuda_driver.h"
 
 namespace layercast {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "src/transport/channel/channel.h"
-#include "src/transport/cuda_ipc/segments/cuda_ipc_arena.h"
 #include "src/transport/cuda_ipc/copy_in.h"
+#include "src/transport/cuda_ipc/segments/cuda_ipc_arena.h"
 
 namespace layercast::cuda_ipc_channel {
 

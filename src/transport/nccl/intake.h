@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "src/base/deadline.h"
+#include "src/transport/channel/requests_under_way.h"
+#include "src/transport/nccl/nccl_transport.h"
 #include "src/transport/nccl/wire/epoch.h"
 #include "src/transport/nccl/wire/nccl_messages.h"
-#include "src/transport/nccl/nccl_transport.h"
 #include "src/transport/nccl/wire/slots.h"
-#include "src/transport/channel/requests_under_way.h"
 
 namespace layercast::nccl_channel {
 

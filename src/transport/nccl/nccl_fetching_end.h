@@ -11,15 +11,15 @@
 
 #include "layercast/error.h"
 #include "src/base/deadline.h"
+#include "src/net/control_socket.h"
 #include "src/transport/channel/channel.h"
 #include "src/transport/channel/connection_guard.h"
-#include "src/net/control_socket.h"
 #include "src/transport/channel/liveness.h"
-#include "src/transport/nccl/intake.h"
-#include "src/transport/nccl/wire/nccl_messages.h"
-#include "src/transport/nccl/nccl_transport.h"
-#include "src/transport/nccl/wire/slots.h"
 #include "src/transport/channel/requests_under_way.h"
+#include "src/transport/nccl/intake.h"
+#include "src/transport/nccl/nccl_transport.h"
+#include "src/transport/nccl/wire/nccl_messages.h"
+#include "src/transport/nccl/wire/slots.h"
 
 namespace layercast::nccl_channel {
 

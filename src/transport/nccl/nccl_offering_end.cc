@@ -6,9 +6,9 @@
 
 #include "layercast/error.h"
 #include "src/device/device_tick.h"
+#include "src/transport/channel/receivers.h"
 #include "src/transport/nccl/fleet/fleets.h"
 #include "src/transport/nccl/fleet/nccl_receiver.h"
-#include "src/transport/channel/receivers.h"
 
 namespace layercast::nccl_channel {
 namespace {

@@ -5,12 +5,12 @@
 #include <atomic>
 #include <string>
 
+#include "src/net/control_socket.h"
+#include "src/net/service_thread.h"
 #include "src/net/wake_up.h"
 #include "src/transport/channel/channel.h"
-#include "src/net/control_socket.h"
-#include "src/transport/nccl/nccl_transport.h"
 #include "src/transport/channel/offer_book.h"
-#include "src/net/service_thread.h"
+#include "src/transport/nccl/nccl_transport.h"
 
 namespace layercast::nccl_channel {
 

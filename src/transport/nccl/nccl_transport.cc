@@ -6,9 +6,9 @@
 
 #include "src/device/cuda_channel_device.h"
 #include "src/device/device_parts.h"
-#include "src/transport/nccl/wire/dynamic_nccl.h"
 #include "src/transport/nccl/nccl_fetching_end.h"
 #include "src/transport/nccl/nccl_offering_end.h"
+#include "src/transport/nccl/wire/dynamic_nccl.h"
 
 namespace layercast {
 namespace {

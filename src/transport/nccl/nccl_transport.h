@@ -7,11 +7,11 @@
 #include <memory>
 #include <optional>
 
-#include "src/transport/channel/channel.h"
 #include "src/device/channel_device.h"
-#include "src/transport/nccl/wire/nccl_messages.h"
-#include "src/transport/nccl/wire/nccl_library.h"
+#include "src/transport/channel/channel.h"
 #include "src/transport/nccl/fleet/patience.h"
+#include "src/transport/nccl/wire/nccl_library.h"
+#include "src/transport/nccl/wire/nccl_messages.h"
 
 namespace layercast {
 namespace nccl_channel {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "src/base/deadline.h"
-#include "src/net/wake_up.h"
 #include "src/net/accept_pause.h"
-#include "src/transport/channel/channel.h"
 #include "src/net/service_thread.h"
+#include "src/net/wake_up.h"
+#include "src/transport/channel/channel.h"
 #include "src/transport/shm/arena.h"
 #include "src/transport/shm/offer_table.h"
 #include "src/transport/shm/unix_socket.h"

@@ -7,15 +7,15 @@
 #include <optional>
 #include <string>
 
+#include "src/net/control_socket.h"
 #include "src/transport/channel/channel.h"
 #include "src/transport/channel/connection_guard.h"
-#include "src/net/control_socket.h"
 #include "src/transport/channel/liveness.h"
 #include "src/transport/channel/requests_under_way.h"
 #include "src/transport/ucx/arrived_pieces.h"
 #include "src/transport/ucx/wire/greeting.h"
-#include "src/transport/ucx/wire/ucx_messages.h"
 #include "src/transport/ucx/wire/ucx_link.h"
+#include "src/transport/ucx/wire/ucx_messages.h"
 
 namespace layercast::ucx_channel {
 

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "src/net/control_socket.h"
+#include "src/net/service_thread.h"
 #include "src/net/wake_up.h"
 #include "src/transport/channel/channel.h"
-#include "src/net/control_socket.h"
 #include "src/transport/channel/offer_book.h"
-#include "src/net/service_thread.h"
 #include "src/transport/ucx/one_sided/readable_offers.h"
 #include "src/transport/ucx/ucx_transport.h"
 

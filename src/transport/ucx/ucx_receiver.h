@@ -17,10 +17,10 @@
 #include "src/transport/channel/offer_book.h"
 #include "src/transport/channel/reply_queue.h"
 #include "src/transport/ucx/one_sided/granted_reads.h"
-#include "src/transport/ucx/wire/ucx_messages.h"
 #include "src/transport/ucx/one_sided/readable_offers.h"
 #include "src/transport/ucx/wire/send_window.h"
 #include "src/transport/ucx/wire/ucx_link.h"
+#include "src/transport/ucx/wire/ucx_messages.h"
 
 namespace layercast::ucx_channel {
 

@@ -8,13 +8,13 @@
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/transport/channel/connection_guard.h"
-#include "src/transport/ucx/wire/greeting.h"
 #include "src/transport/ucx/one_sided/read_lanes.h"
-#include "src/transport/ucx/wire/settings.h"
-#include "src/transport/ucx/ucx_fetching_end.h"
-#include "src/transport/ucx/ucx_offering_end.h"
 #include "src/transport/ucx/one_sided/ucx_one_sided.h"
 #include "src/transport/ucx/one_sided/ucx_reading_end.h"
+#include "src/transport/ucx/ucx_fetching_end.h"
+#include "src/transport/ucx/ucx_offering_end.h"
+#include "src/transport/ucx/wire/greeting.h"
+#include "src/transport/ucx/wire/settings.h"
 
 namespace layercast {
 namespace {

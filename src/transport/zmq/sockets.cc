@@ -1,7 +1,7 @@
 #include "src/transport/zmq/sockets.h"
 
-#include "src/transport/zmq/zmq_messages.h"
 #include "src/transport/zmq/peer.h"
+#include "src/transport/zmq/zmq_messages.h"
 
 namespace layercast::zmq_channel {
 namespace {

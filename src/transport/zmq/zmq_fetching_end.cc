@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/net/zmq/poll_sockets.h"
+#include "src/net/zmq/zmq_context.h"
 #include "src/transport/zmq/peer.h"
 #include "src/transport/zmq/sockets.h"
-#include "src/net/zmq/zmq_context.h"
-#include "src/net/zmq/poll_sockets.h"
 
 namespace layercast::zmq_channel {
 namespace {

@@ -1,4 +1,5 @@
-// The messages that only the zmq channel has, as FORMAT.md specifies them; the rest is in src/transport/channel/channel_messages.h.
+// The messages that only the zmq channel has, as FORMAT.md specifies them; the rest is in
+// src/transport/channel/channel_messages.h.
 #pragma once
 
 #include <cstddef>

@@ -5,8 +5,8 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
-#include "src/transport/zmq/sockets.h"
 #include "src/net/zmq/poll_sockets.h"
+#include "src/transport/zmq/sockets.h"
 
 namespace layercast::zmq_channel {
 namespace {

@@ -8,16 +8,16 @@
 #include <string>
 #include <zmq.hpp>
 
-#include "src/net/wake_up.h"
-#include "src/transport/channel/channel.h"
-#include "src/transport/channel/offer_book.h"
-#include "src/transport/channel/reply_queue.h"
 #include "src/net/service_thread.h"
-#include "src/transport/zmq/zmq_messages.h"
-#include "src/transport/zmq/piece_pool.h"
+#include "src/net/wake_up.h"
 #include "src/net/zmq/connection_limits.h"
 #include "src/net/zmq/zmq_context.h"
 #include "src/net/zmq/zmq_threads.h"
+#include "src/transport/channel/channel.h"
+#include "src/transport/channel/offer_book.h"
+#include "src/transport/channel/reply_queue.h"
+#include "src/transport/zmq/piece_pool.h"
+#include "src/transport/zmq/zmq_messages.h"
 
 namespace layercast::zmq_channel {
 

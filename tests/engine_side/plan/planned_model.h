@@ -9,8 +9,8 @@
 #include "layercast/model/embedding.h"
 #include "layercast/model/linear.h"
 #include "layercast/model/norm.h"
-#include "tests/support/tree.h"
 #include "tests/support/test_weights.h"
+#include "tests/support/tree.h"
 
 namespace layercast::testing {
 

@@ -20,10 +20,10 @@
 #include <vector>
 
 #include "engine_side/model/registry/named_draft.h"
-#include "engine_side/reload/layout/amax_requests.h"
 #include "engine_side/reload/commit/committer.h"
-#include "engine_side/reload/work/host_work.h"
+#include "engine_side/reload/layout/amax_requests.h"
 #include "engine_side/reload/pipeline/pipeline.h"
+#include "engine_side/reload/work/host_work.h"
 #include "layercast/checkpoint_source.h"
 #include "layercast/error.h"
 #include "layercast/model/config.h"

@@ -1,8 +1,8 @@
 // Publishes a checkpoint through the public API until standard input ends: the other process of test_wire.py.
 //   publisher_driver FOLDER snapshot|stream [layer|checkpoint|SEED [RANK/RANKS|hold=N]]
 // Prints its endpoint on a line when it is ready. A number instead of an order: shuffled by that seed. With a rank:
-// what that rank of a trainer holds, as tests/support/python/sharded_trainer.py writes it. With hold=N: a stream stays before
-// its tensor N until a line comes on standard input.
+// what that rank of a trainer holds, as tests/support/python/sharded_trainer.py writes it. With hold=N: a stream stays
+// before its tensor N until a line comes on standard input.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>

@@ -10,8 +10,8 @@
 #include <zmq.hpp>
 
 #include "layercast/error.h"
-#include "tests/support/no_more_files.h"
 #include "tests/support/fakes/raw_zmtp.h"
+#include "tests/support/no_more_files.h"
 #include "tests/support/signals.h"
 
 namespace layercast {

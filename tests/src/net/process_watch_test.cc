@@ -29,7 +29,7 @@ bool Becomes(const std::function<bool()>& what) {
 }
 
 test::ChildProcess Publisher() {
-  return test::ChildProcess({test::FolderOfThisProgram() + "/../conformance/conformance_peer", "offer", "shm"});
+  return test::ChildProcess({test::FolderOfThisProgram() + "/conformance_peer", "offer", "shm"});
 }
 
 // The lines of this process's memory map that are of a publisher's segments.

@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "engine_side/reload/device/walks.h"
 #include "engine_side/quant/recipes/recipe_table.h"
 #include "engine_side/quant/rescale.h"
+#include "engine_side/reload/device/walks.h"
 #include "layercast/error.h"
 #include "src/base/digest/digest.h"
 #include "src/base/rounding.h"

@@ -18,8 +18,8 @@
 
 #include "layercast/error.h"
 #include "src/base/unique_fd.h"
-#include "src/net/wake_up.h"
 #include "src/net/token.h"
+#include "src/net/wake_up.h"
 
 namespace layercast::test {
 namespace {

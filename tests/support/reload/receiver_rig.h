@@ -14,8 +14,8 @@
 #include "layercast/receiver.h"
 #include "src/base/memory/caching_memory.h"
 #include "src/checkpoint/safetensors/safetensors_writer.h"
-#include "tests/support/reload/rig.h"
 #include "tests/support/failing_memory.h"
+#include "tests/support/reload/rig.h"
 #include "tests/support/temp_folder.h"
 
 namespace layercast::testing {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "engine_side/plan/piece.h"
-#include "engine_side/reload/work/host_work.h"
-#include "engine_side/reload/pipeline/pipeline.h"
 #include "engine_side/reload/commit/staging.h"
+#include "engine_side/reload/pipeline/pipeline.h"
+#include "engine_side/reload/work/host_work.h"
 #include "layercast/captured_buffers.h"
 #include "layercast/model/held_scales.h"
 #include "layercast/model/module.h"

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "engine_side/engine/block.h"
-#include "engine_side/engine/kv_cache.h"
-#include "engine_side/engine/cpu/kernels/row_linear.h"
-#include "engine_side/engine/cpu/blocks/row_norm.h"
 #include "engine_side/engine/cpu/blocks/norm_over_heads.h"
+#include "engine_side/engine/cpu/blocks/row_norm.h"
+#include "engine_side/engine/cpu/kernels/row_linear.h"
+#include "engine_side/engine/kv_cache.h"
 #include "layercast/model/attention.h"
 
 namespace layercast {

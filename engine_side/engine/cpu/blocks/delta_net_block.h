@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/engine/cpu/kernels/activation.h"
 #include "engine_side/engine/block.h"
 #include "engine_side/engine/cpu/blocks/causal_conv.h"
-#include "engine_side/engine/cpu/kernels/row_linear.h"
 #include "engine_side/engine/cpu/blocks/row_norm.h"
+#include "engine_side/engine/cpu/kernels/activation.h"
+#include "engine_side/engine/cpu/kernels/row_linear.h"
 #include "engine_side/engine/sequence_states.h"
 #include "layercast/model/gated_delta_net.h"
 

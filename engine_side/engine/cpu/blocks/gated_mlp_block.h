@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
-#include "engine_side/engine/cpu/kernels/activation.h"
 #include "engine_side/engine/block.h"
+#include "engine_side/engine/cpu/kernels/activation.h"
 #include "engine_side/engine/cpu/kernels/row_linear.h"
 #include "layercast/model/mlp.h"
 

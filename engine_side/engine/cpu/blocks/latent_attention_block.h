@@ -10,10 +10,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine_side/engine/cpu/kernels/attend.h"
 #include "engine_side/engine/block.h"
-#include "engine_side/engine/cpu/kernels/row_linear.h"
 #include "engine_side/engine/cpu/blocks/row_norm.h"
+#include "engine_side/engine/cpu/kernels/attend.h"
+#include "engine_side/engine/cpu/kernels/row_linear.h"
 #include "layercast/model/latent_attention.h"
 
 namespace layercast {

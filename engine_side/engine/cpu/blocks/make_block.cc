@@ -1,5 +1,5 @@
-#include "engine_side/engine/cpu/blocks/attention_block.h"
 #include "engine_side/engine/block.h"
+#include "engine_side/engine/cpu/blocks/attention_block.h"
 #include "engine_side/engine/cpu/blocks/delta_net_block.h"
 #include "engine_side/engine/cpu/blocks/gated_mlp_block.h"
 #include "engine_side/engine/cpu/blocks/latent_attention_block.h"

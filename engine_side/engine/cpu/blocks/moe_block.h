@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/engine/cpu/kernels/activation.h"
 #include "engine_side/engine/block.h"
+#include "engine_side/engine/cpu/kernels/activation.h"
 #include "engine_side/engine/cpu/kernels/row_linear.h"
 #include "engine_side/engine/router.h"
 #include "layercast/model/mixture_of_experts.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/engine/cpu/kernels/activations.h"
 #include "engine_side/engine/captured_weights.h"
+#include "engine_side/engine/cpu/kernels/activations.h"
 #include "layercast/model/module.h"
 #include "layercast/model/norm.h"
 

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "engine_side/engine/cpu/kernels/activations.h"
-#include "engine_side/engine/ranks/collective.h"
 #include "engine_side/engine/cpu/kernels/weight_view.h"
+#include "engine_side/engine/ranks/collective.h"
 #include "layercast/dtype.h"
 
 namespace layercast {

@@ -1,10 +1,10 @@
 #include "engine_side/engine/torch/blocks/tensor_attention.h"
-#include "engine_side/engine/torch/tensors/tensor_block.h"
 #include "engine_side/engine/torch/blocks/tensor_delta_net.h"
 #include "engine_side/engine/torch/blocks/tensor_latent_attention.h"
 #include "engine_side/engine/torch/blocks/tensor_mamba.h"
 #include "engine_side/engine/torch/blocks/tensor_mlp.h"
 #include "engine_side/engine/torch/blocks/tensor_moe.h"
+#include "engine_side/engine/torch/tensors/tensor_block.h"
 #include "layercast/error.h"
 
 namespace layercast {

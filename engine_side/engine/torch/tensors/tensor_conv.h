@@ -1,5 +1,5 @@
-// The causal convolution of recurrent blocks in the decode step, like engine_side/engine/cpu/blocks/causal_conv.h: each channel by
-// itself, over a slot's last tokens. Used by those blocks.
+// The causal convolution of recurrent blocks in the decode step, like engine_side/engine/cpu/blocks/causal_conv.h: each
+// channel by itself, over a slot's last tokens. Used by those blocks.
 #pragma once
 
 #include <ATen/core/Tensor.h>

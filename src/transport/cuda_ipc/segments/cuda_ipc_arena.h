@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/transport/cuda_ipc/segments/driver.h"
 #include "src/transport/channel/free_ranges.h"
+#include "src/transport/cuda_ipc/segments/driver.h"
 
 namespace layercast::cuda_ipc_channel {
 

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "src/base/deadline.h"
+#include "src/transport/nccl/fleet/nccl_receiver.h"
+#include "src/transport/nccl/fleet/patience.h"
+#include "src/transport/nccl/fleet/sharing.h"
 #include "src/transport/nccl/wire/epoch.h"
 #include "src/transport/nccl/wire/nccl_messages.h"
-#include "src/transport/nccl/fleet/patience.h"
-#include "src/transport/nccl/fleet/nccl_receiver.h"
-#include "src/transport/nccl/fleet/sharing.h"
 #include "src/transport/nccl/wire/slots.h"
 
 namespace layercast::nccl_channel {

@@ -11,8 +11,8 @@
 #include "layercast/error.h"
 #include "src/base/deadline.h"
 #include "src/transport/nccl/fleet/dispatch.h"
-#include "src/transport/nccl/fleet/patience.h"
 #include "src/transport/nccl/fleet/nccl_receiver.h"
+#include "src/transport/nccl/fleet/patience.h"
 #include "src/transport/nccl/wire/slots.h"
 
 namespace layercast::nccl_channel {

@@ -12,11 +12,11 @@
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
 #include "src/net/control_socket.h"
-#include "src/transport/nccl/wire/communicator.h"
-#include "src/transport/nccl/wire/nccl_messages.h"
-#include "src/transport/nccl/fleet/standing.h"
 #include "src/transport/channel/offer_book.h"
 #include "src/transport/channel/reply_queue.h"
+#include "src/transport/nccl/fleet/standing.h"
+#include "src/transport/nccl/wire/communicator.h"
+#include "src/transport/nccl/wire/nccl_messages.h"
 
 namespace layercast::nccl_channel {
 

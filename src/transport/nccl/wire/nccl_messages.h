@@ -1,4 +1,5 @@
-// The messages that only the nccl channel has, as FORMAT.md specifies them; the rest is in src/transport/channel/channel_messages.h.
+// The messages that only the nccl channel has, as FORMAT.md specifies them; the rest is in
+// src/transport/channel/channel_messages.h.
 #pragma once
 
 #include <nccl.h>
@@ -10,9 +11,9 @@
 #include <vector>
 
 #include "src/device/channel_device.h"
+#include "src/net/token.h"
 #include "src/transport/channel/channel_messages.h"
 #include "src/transport/nccl/wire/communicator.h"
-#include "src/net/token.h"
 
 namespace layercast::nccl_channel {
 

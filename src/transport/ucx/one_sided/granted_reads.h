@@ -10,11 +10,11 @@
 
 #include "layercast/memory.h"
 #include "src/net/control_socket.h"
+#include "src/net/token.h"
 #include "src/transport/channel/offer_book.h"
 #include "src/transport/channel/reply_queue.h"
-#include "src/net/token.h"
-#include "src/transport/ucx/wire/ucx_messages.h"
 #include "src/transport/ucx/one_sided/readable_offers.h"
+#include "src/transport/ucx/wire/ucx_messages.h"
 
 namespace layercast::ucx_channel {
 

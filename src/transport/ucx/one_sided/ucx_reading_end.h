@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "src/net/control_socket.h"
 #include "src/transport/channel/channel.h"
 #include "src/transport/channel/connection_guard.h"
-#include "src/net/control_socket.h"
 #include "src/transport/channel/liveness.h"
 #include "src/transport/channel/requests_under_way.h"
-#include "src/transport/ucx/wire/greeting.h"
 #include "src/transport/ucx/one_sided/read_plan.h"
+#include "src/transport/ucx/wire/greeting.h"
 #include "src/transport/ucx/wire/remote_reads.h"
 
 namespace layercast::ucx_channel {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "layercast/error.h"
-#include "src/transport/ucx/wire/remote_key.h"
 #include "src/transport/ucx/one_sided/ucx_memory.h"
+#include "src/transport/ucx/wire/remote_key.h"
 #include "src/transport/ucx/wire/ucx_status.h"
 
 namespace layercast::ucx_channel {

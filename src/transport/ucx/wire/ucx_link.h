@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "src/transport/ucx/wire/ucx_messages.h"
 #include "src/transport/ucx/wire/ucx_context.h"
+#include "src/transport/ucx/wire/ucx_messages.h"
 
 namespace layercast::ucx_channel {
 

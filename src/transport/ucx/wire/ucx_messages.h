@@ -1,4 +1,5 @@
-// The messages that only the ucx channel has, as FORMAT.md specifies them; the rest is in src/transport/channel/channel_messages.h.
+// The messages that only the ucx channel has, as FORMAT.md specifies them; the rest is in
+// src/transport/channel/channel_messages.h.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "src/net/token.h"
 #include "src/transport/channel/channel.h"
 #include "src/transport/channel/channel_messages.h"
-#include "src/net/token.h"
 #include "src/transport/ucx/wire/remote_reads.h"
 
 namespace layercast::ucx_channel {

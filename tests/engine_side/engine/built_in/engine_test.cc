@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/engine/ranks/collective.h"
 #include "engine_side/engine/built_in/rope.h"
+#include "engine_side/engine/ranks/collective.h"
 #include "engine_side/quant/recipes/recipe_table.h"
 #include "layercast/error.h"
 #include "layercast/model/registry.h"

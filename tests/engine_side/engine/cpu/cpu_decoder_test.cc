@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine_side/engine/sampler.h"
 #include "engine_side/engine/ranks/shared_memory_collective.h"
+#include "engine_side/engine/sampler.h"
 #include "layercast/error.h"
 #include "tests/engine_side/engine/cpu/tiny_model.h"
 

@@ -14,8 +14,8 @@
 #include "engine_side/engine/torch/decode_graph.h"
 #include "engine_side/engine/torch/tensors/torch_type.h"
 #include "layercast/error.h"
-#include "tests/src/device/cuda/a_device.h"
 #include "tests/engine_side/engine/torch/decode_rig.h"
+#include "tests/src/device/cuda/a_device.h"
 
 namespace layercast::testing {
 namespace {

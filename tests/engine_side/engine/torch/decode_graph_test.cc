@@ -1,5 +1,6 @@
 // On the CPU, where a decode graph runs its step's operations one by one: the operations themselves, and what does not
-// move. tests/engine_side/engine/built_in/test_forward.py holds them against transformers, decode_graph_cuda_test.cc replays them.
+// move. tests/engine_side/engine/built_in/test_forward.py holds them against transformers, decode_graph_cuda_test.cc
+// replays them.
 #include "engine_side/engine/torch/decode_graph.h"
 
 #include <gmock/gmock.h>

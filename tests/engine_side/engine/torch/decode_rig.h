@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/engine/ranks/collective.h"
 #include "engine_side/engine/built_in/engine.h"
+#include "engine_side/engine/ranks/collective.h"
 #include "engine_side/engine/torch/decode_graph.h"
 #include "layercast/model/config.h"
 #include "layercast/receiver.h"

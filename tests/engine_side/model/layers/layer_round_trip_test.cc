@@ -12,8 +12,8 @@
 #include "layercast/model/linear.h"
 #include "layercast/model/norm.h"
 #include "tests/engine_side/model/layers/moves.h"
-#include "tests/support/tree.h"
 #include "tests/support/test_weights.h"
+#include "tests/support/tree.h"
 
 namespace layercast {
 namespace {

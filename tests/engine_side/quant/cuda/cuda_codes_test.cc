@@ -5,13 +5,13 @@
 #include <random>
 #include <vector>
 
-#include "engine_side/quant/cuda/cuda_codes.h"
+#include "engine_side/quant/cuda/bodies/cuda_codes.h"
 #include "engine_side/quant/dequantize.h"
 #include "engine_side/quant/recipes/recipe_table.h"
 #include "engine_side/quant/rescale.h"
-#include "tests/src/device/cuda/a_device.h"
 #include "tests/engine_side/quant/cuda/bodies/cuda_cases.h"
 #include "tests/engine_side/quant/cuda/guarded.h"
+#include "tests/src/device/cuda/a_device.h"
 
 namespace layercast {
 namespace {

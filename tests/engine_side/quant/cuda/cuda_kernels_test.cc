@@ -12,9 +12,9 @@
 #include "src/device/cuda/cuda_memory.h"
 #include "src/device/cuda/cuda_stream.h"
 #include "src/device/kernels/device_scan_kernels.h"
-#include "tests/src/device/cuda/a_device.h"
 #include "tests/engine_side/quant/cuda/bodies/cuda_cases.h"
 #include "tests/engine_side/quant/cuda/guarded.h"
+#include "tests/src/device/cuda/a_device.h"
 
 namespace layercast {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "engine_side/quant/recipes/recipe_table.h"
 #include "src/tensor/element.h"
-#include "tests/engine_side/quant/recipes/quantized.h"
 #include "tests/engine_side/quant/recipes/hard_weights.h"
+#include "tests/engine_side/quant/recipes/quantized.h"
 
 namespace layercast {
 namespace {

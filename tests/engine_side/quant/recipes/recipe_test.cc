@@ -6,8 +6,8 @@
 
 #include "engine_side/quant/recipes/recipe_table.h"
 #include "layercast/error.h"
-#include "tests/engine_side/quant/recipes/quantized.h"
 #include "tests/engine_side/quant/recipes/hard_weights.h"
+#include "tests/engine_side/quant/recipes/quantized.h"
 #include "tests/support/error_of.h"
 
 namespace layercast {

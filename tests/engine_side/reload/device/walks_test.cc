@@ -8,8 +8,8 @@
 #include <cstring>
 #include <vector>
 
-#include "engine_side/reload/device/move_elements.cuh"
 #include "engine_side/model/tree/box_runs.h"
+#include "engine_side/reload/device/move_elements.cuh"
 #include "engine_side/reload/layout/strided.h"
 #include "src/base/bytes/float_bits.h"
 #include "src/device/kernels/find_element.cuh"

@@ -12,8 +12,8 @@
 
 #include "engine_side/quant/codes.h"
 #include "engine_side/reload/commit/committer.h"
-#include "engine_side/reload/work/host_work.h"
 #include "engine_side/reload/pipeline/pipeline.h"
+#include "engine_side/reload/work/host_work.h"
 #include "src/base/memory/counting_memory.h"
 #include "src/tensor/element.h"
 #include "src/tensor/manifest/manifest_entry.h"

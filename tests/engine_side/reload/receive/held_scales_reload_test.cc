@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "src/tensor/element.h"
-#include "tests/support/reload/receiver_rig.h"
 #include "tests/support/error_of.h"
+#include "tests/support/reload/receiver_rig.h"
 
 namespace layercast::testing {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "engine_side/plan/load_plan.h"
+#include "tests/support/channels_here.h"
 #include "tests/support/reload/other_layouts.h"
 #include "tests/support/reload/sharded_trainer.h"
-#include "tests/support/channels_here.h"
 
 namespace layercast {
 namespace {

@@ -13,8 +13,8 @@
 #include "layercast/error.h"
 #include "layercast/model/registry.h"
 #include "layercast/model_description.h"
-#include "tests/support/reload/receiver_rig.h"
 #include "tests/support/forked_child.h"
+#include "tests/support/reload/receiver_rig.h"
 
 namespace layercast {
 namespace {

@@ -14,9 +14,9 @@
 #include "engine_side/plan/load_plan.h"
 #include "layercast/error.h"
 #include "layercast/publisher.h"
+#include "tests/support/channels_here.h"
 #include "tests/support/reload/other_layouts.h"
 #include "tests/support/reload/receiver_rig.h"
-#include "tests/support/channels_here.h"
 
 namespace layercast {
 namespace {

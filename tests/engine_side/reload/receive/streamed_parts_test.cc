@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/reload/sharded_trainer.h"
 #include "tests/support/channels_here.h"
+#include "tests/support/reload/sharded_trainer.h"
 
 namespace layercast {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "engine_side/reload/layout/amax_requests.h"
 #include "layercast/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/reload/other_layouts.h"
 #include "tests/support/reload/rig.h"
-#include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/reload/device/walks.h"
 #include "engine_side/model/tree/box_runs.h"
 #include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/quant/recipes/recipe_table.h"
+#include "engine_side/reload/device/walks.h"
 #include "src/tensor/cast.h"
 #include "tests/support/reload/other_layouts.h"
 #include "tests/support/reload/rig.h"

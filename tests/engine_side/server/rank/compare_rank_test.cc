@@ -5,8 +5,8 @@
 #include <stop_token>
 
 #include "engine_side/server/rank/rank_export.h"
-#include "tests/support/reload/receiver_rig.h"
 #include "tests/support/error_of.h"
+#include "tests/support/reload/receiver_rig.h"
 #include "tests/support/temp_folder.h"
 
 namespace layercast::testing {

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "layercast/error.h"
-#include "src/checkpoint/rank_files.h"
 #include "src/checkpoint/formats/survey.h"
+#include "src/checkpoint/rank_files.h"
 #include "src/checkpoint/safetensors/weight_index.h"
 #include "tests/src/checkpoint/formats/opening.h"
 #include "tests/support/safetensors_bytes.h"

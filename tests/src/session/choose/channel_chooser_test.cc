@@ -8,12 +8,12 @@
 
 #include "src/session/choose/channel_chooser.h"
 #include "src/session/choose/channel_probe.h"
-#include "src/session/link/my_host.h"
 #include "src/session/fetch/slow_channel.h"
+#include "src/session/link/my_host.h"
 #include "src/transport/all/transports.h"
+#include "tests/support/error_of.h"
 #include "tests/support/session/other_transport.h"
 #include "tests/support/session/publishing.h"
-#include "tests/support/error_of.h"
 
 namespace layercast::testing {
 namespace {

@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/channels_here.h"
 #include "tests/support/session/publishing.h"
 #include "tests/support/session/watched_walk.h"
-#include "tests/support/channels_here.h"
 
 namespace layercast::testing {
 namespace {

@@ -15,11 +15,11 @@
 #include "src/session/choose/probe_publisher.h"
 #include "src/session/offer/publisher_status.h"
 #include "src/transport/zmq/zmq_transport.h"
-#include "tests/support/session/other_transport.h"
-#include "tests/support/session/publishing.h"
 #include "tests/support/channels_here.h"
 #include "tests/support/child_process.h"
 #include "tests/support/error_of.h"
+#include "tests/support/session/other_transport.h"
+#include "tests/support/session/publishing.h"
 
 namespace layercast::testing {
 namespace {

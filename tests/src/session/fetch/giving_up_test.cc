@@ -6,10 +6,10 @@
 #include <stop_token>
 
 #include "src/session/link/my_host.h"
-#include "tests/support/session/publishing.h"
-#include "tests/support/session/raw_peers.h"
 #include "tests/support/error_of.h"
 #include "tests/support/fakes/raw_zmtp.h"
+#include "tests/support/session/publishing.h"
+#include "tests/support/session/raw_peers.h"
 
 namespace layercast::testing {
 namespace {

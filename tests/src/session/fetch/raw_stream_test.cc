@@ -13,10 +13,10 @@
 #include "layercast/error.h"
 #include "src/session/link/my_host.h"
 #include "src/transport/all/transports.h"
-#include "tests/support/session/publishing.h"
-#include "tests/support/session/raw_peers.h"
 #include "tests/support/error_of.h"
 #include "tests/support/no_more_files.h"
+#include "tests/support/session/publishing.h"
+#include "tests/support/session/raw_peers.h"
 
 namespace layercast::testing {
 namespace {

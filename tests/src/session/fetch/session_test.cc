@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "layercast/error.h"
-#include "tests/support/session/publishing.h"
 #include "tests/support/channels_here.h"
+#include "tests/support/session/publishing.h"
 
 namespace layercast::testing {
 namespace {

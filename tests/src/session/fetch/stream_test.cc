@@ -9,10 +9,10 @@
 #include <limits>
 
 #include "layercast/error.h"
+#include "tests/support/channels_here.h"
 #include "tests/support/session/other_transport.h"
 #include "tests/support/session/publishing.h"
 #include "tests/support/session/watched_walk.h"
-#include "tests/support/channels_here.h"
 
 namespace layercast::testing {
 namespace {

@@ -5,10 +5,10 @@
 #include <future>
 
 #include "src/session/link/publisher_link.h"
-#include "tests/support/session/publishing.h"
-#include "tests/support/session/raw_peers.h"
 #include "tests/support/error_of.h"
 #include "tests/support/fakes/raw_zmtp.h"
+#include "tests/support/session/publishing.h"
+#include "tests/support/session/raw_peers.h"
 
 namespace layercast::testing {
 namespace {

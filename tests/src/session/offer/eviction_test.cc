@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/session/relaying.h"
 #include "tests/support/error_of.h"
+#include "tests/support/session/relaying.h"
 
 namespace layercast::testing {
 namespace {

@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "layercast/error.h"
-#include "src/wire/frames.h"
 #include "src/net/zmq/peer_ledger.h"
+#include "src/wire/frames.h"
 #include "tests/fuzz/damage.h"
+#include "tests/support/fakes/raw_zmtp.h"
 #include "tests/support/session/other_transport.h"
 #include "tests/support/session/publishing.h"
 #include "tests/support/session/raw_peers.h"
-#include "tests/support/fakes/raw_zmtp.h"
 #include "tests/support/signals.h"
 
 namespace layercast::testing {

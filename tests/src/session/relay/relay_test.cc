@@ -15,8 +15,8 @@
 #include "src/session/offer/publisher_status.h"
 #include "src/session/relays/relay_planner.h"
 #include "src/transport/all/transports.h"
-#include "tests/support/session/relaying.h"
 #include "tests/support/error_of.h"
+#include "tests/support/session/relaying.h"
 
 namespace layercast::testing {
 namespace {

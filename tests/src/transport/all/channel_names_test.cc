@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "src/transport/channel/channel.h"
 #include "src/transport/all/transports.h"
+#include "src/transport/channel/channel.h"
 
 namespace layercast {
 namespace {

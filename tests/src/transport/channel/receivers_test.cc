@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "src/net/wake_up.h"
 #include "src/net/control_socket.h"
 #include "src/net/service_thread.h"
+#include "src/net/wake_up.h"
 #include "tests/conformance/published_bytes.h"
 
 namespace layercast {

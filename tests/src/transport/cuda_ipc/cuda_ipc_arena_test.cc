@@ -8,11 +8,11 @@
 #include <thread>
 
 #include "layercast/error.h"
-#include "src/transport/cuda_ipc/segments/cuda_ipc_arena.h"
 #include "src/transport/cuda_ipc/copy_in.h"
 #include "src/transport/cuda_ipc/offers.h"
-#include "tests/support/error_of.h"
+#include "src/transport/cuda_ipc/segments/cuda_ipc_arena.h"
 #include "tests/src/transport/cuda_ipc/cuda_ipc_fixture.h"
+#include "tests/support/error_of.h"
 
 namespace layercast::cuda_ipc_channel {
 namespace {

@@ -10,12 +10,12 @@
 
 #include "layercast/error.h"
 #include "src/device/cuda/cuda_probe.h"
+#include "src/transport/all/transports.h"
 #include "src/transport/cuda_ipc/segments/vmm.h"
 #include "src/transport/cuda_ipc/segments/vmm_segments.h"
-#include "src/transport/all/transports.h"
+#include "tests/src/transport/cuda_ipc/cuda_ipc_fixture.h"
 #include "tests/support/child_process.h"
 #include "tests/support/error_of.h"
-#include "tests/src/transport/cuda_ipc/cuda_ipc_fixture.h"
 #include "tests/support/transport/own_device.h"
 
 namespace layercast::cuda_ipc_channel {
@@ -228,8 +228,7 @@ TEST_F(CudaIpc, WithinOneProcessLegacyHandlesAreRefused) {
 TEST_F(CudaIpc, BetweenProcessesBothKindsOfHandlesAndEventsAreOpened) {
   here_.driver->strict = true;
   for (const std::string_view kind : {test::kFakeCudaIpc, test::kFakeLegacyCudaIpc}) {
-    test::ChildProcess publisher(
-        {test::FolderOfThisProgram() + "/../conformance/conformance_peer", "offer", std::string(kind)});
+    test::ChildProcess publisher({test::FolderOfThisProgram() + "/conformance_peer", "offer", std::string(kind)});
     const auto receiver = here_.transport->Connect(publisher.ReadLine(), InPatience());
     Fetch fetch({{0, 1, 2'900'000, 1, 2'900'000}, {1, 7, 11, 100, 40}});
     EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 7, fetch)));
@@ -239,7 +238,7 @@ TEST_F(CudaIpc, BetweenProcessesBothKindsOfHandlesAndEventsAreOpened) {
 
 TEST_F(CudaIpc, WhatAnIdleReceiverKeepsMappedGoesWhenThePublisherDies) {
   test::ChildProcess publisher(
-      {test::FolderOfThisProgram() + "/../conformance/conformance_peer", "offer", std::string(test::kFakeCudaIpc)});
+      {test::FolderOfThisProgram() + "/conformance_peer", "offer", std::string(test::kFakeCudaIpc)});
   const std::string address = publisher.ReadLine();
   for (int version = 0; version < 3; ++version) {
     const auto receiver = here_.transport->Connect(address, InPatience());

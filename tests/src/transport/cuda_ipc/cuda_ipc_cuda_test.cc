@@ -9,8 +9,8 @@
 #include <string>
 
 #include "layercast/error.h"
-#include "src/transport/cuda_ipc/cuda_ipc_transport.h"
 #include "src/device/cuda_channel_device.h"
+#include "src/transport/cuda_ipc/cuda_ipc_transport.h"
 #include "tests/conformance/published_bytes.h"
 #include "tests/src/device/cuda/a_device.h"
 #include "tests/support/child_process.h"

@@ -11,11 +11,11 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/transport/cuda_ipc/cuda_ipc_messages.h"
 #include "src/net/local_socket.h"
+#include "src/transport/cuda_ipc/cuda_ipc_messages.h"
 #include "src/transport/shm/memfd.h"
-#include "tests/support/error_of.h"
 #include "tests/src/transport/cuda_ipc/cuda_ipc_fixture.h"
+#include "tests/support/error_of.h"
 
 namespace layercast::cuda_ipc_channel {
 namespace {

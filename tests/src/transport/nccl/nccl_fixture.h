@@ -17,10 +17,10 @@
 
 #include "layercast/error.h"
 #include "src/net/control_socket.h"
+#include "src/net/poll_for.h"
+#include "src/transport/nccl/nccl_transport.h"
 #include "src/transport/nccl/wire/communicator.h"
 #include "src/transport/nccl/wire/nccl_messages.h"
-#include "src/transport/nccl/nccl_transport.h"
-#include "src/net/poll_for.h"
 #include "tests/conformance/published_bytes.h"
 #include "tests/support/error_of.h"
 #include "tests/support/fakes/fake_channel_device.h"

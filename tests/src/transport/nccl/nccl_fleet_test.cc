@@ -10,9 +10,9 @@
 
 #include "layercast/error.h"
 #include "src/net/wake_up.h"
-#include "src/transport/nccl/fleet/sharing.h"
 #include "src/transport/channel/offer_book.h"
 #include "src/transport/channel/reply_queue.h"
+#include "src/transport/nccl/fleet/sharing.h"
 #include "tests/src/transport/nccl/nccl_fleet_fixture.h"
 
 namespace layercast::nccl_channel {

@@ -14,12 +14,12 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/transport/ucx/wire/ucx_messages.h"
 #include "src/transport/ucx/wire/settings.h"
 #include "src/transport/ucx/wire/ucx_link.h"
+#include "src/transport/ucx/wire/ucx_messages.h"
 #include "tests/conformance/published_bytes.h"
-#include "tests/support/child_process.h"
 #include "tests/src/transport/ucx/ucx_fixture.h"
+#include "tests/support/child_process.h"
 
 namespace layercast::ucx_channel {
 namespace {
@@ -349,7 +349,7 @@ TEST(UcxReceiver, IsNotConnectedBeforeTheLanesWork) {
 }
 
 TEST(UcxReceiver, NoticesAPublisherThatIsDeadButNotReaped) {
-  test::ChildProcess publisher({test::FolderOfThisProgram() + "/../conformance/conformance_peer", "offer", "ucx"});
+  test::ChildProcess publisher({test::FolderOfThisProgram() + "/conformance_peer", "offer", "ucx"});
   const auto receiver = test::TransportNamed("ucx")->Connect(publisher.ReadLine(), Soon());
   Fetch fetch({{0, 0, 1'000'000, 1, 1'000'000}});
   EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 7, fetch)));

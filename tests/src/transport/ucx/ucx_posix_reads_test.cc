@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/transport/ucx/wire/remote_key.h"
 #include "src/transport/ucx/one_sided/ucx_memory.h"
 #include "src/transport/ucx/one_sided/ucx_one_sided.h"
 #include "src/transport/ucx/one_sided/ucx_reads.h"
-#include "tests/support/fakes/posix_one_sided.h"
+#include "src/transport/ucx/wire/remote_key.h"
 #include "tests/src/transport/ucx/ucx_fixture.h"
+#include "tests/support/fakes/posix_one_sided.h"
 
 namespace layercast::ucx_channel {
 namespace {

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/transport/ucx/ucx_transport.h"
 #include "src/transport/ucx/wire/greeting.h"
 #include "src/transport/ucx/wire/ucx_messages.h"
-#include "src/transport/ucx/ucx_transport.h"
-#include "tests/support/fakes/fake_one_sided.h"
 #include "tests/src/transport/ucx/ucx_fixture.h"
+#include "tests/support/fakes/fake_one_sided.h"
 
 namespace layercast::ucx_channel {
 namespace {

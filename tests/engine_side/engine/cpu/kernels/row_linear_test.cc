@@ -9,8 +9,8 @@
 #include <random>
 #include <vector>
 
-#include "engine_side/engine/cpu/kernels/row_linear.h"
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
+#include "engine_side/engine/cpu/kernels/row_linear.h"
 #include "src/tensor/element.h"
 #include "tests/engine_side/engine/cpu/kernels/random_rows.h"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine_side/quant/cuda_kernels.h"
-#include "tests/engine_side/quant/recipes/quantized.h"
 #include "tests/engine_side/quant/recipes/hard_weights.h"
+#include "tests/engine_side/quant/recipes/quantized.h"
 
 namespace layercast {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "engine_side/quant/cuda/bodies/cuda_codes.h"
 #include "engine_side/quant/cuda/bodies/dequantize_body.cuh"
-#include "engine_side/quant/cuda/cuda_codes.h"
 #include "engine_side/quant/dequantize.h"
 #include "engine_side/quant/recipes/recipe_table.h"
 #include "tests/engine_side/quant/cuda/bodies/cuda_cases.h"

@@ -1,0 +1,28 @@
+#include "engine_side/server/rank/graph/graph_rank.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "engine_side/engine/built_in/rope.h"
+#include "engine_side/engine/torch/graph_decoder.h"
+
+namespace layercast {
+namespace {
+
+// The fewest rows of a graph step, so that prompts need few steps even if few sequences run at once.
+constexpr std::int64_t kFewestRows = 16;
+
+}  // namespace
+
+int RunGraphRank(const RankOptions& options, const Device& device) {
+  const StepShape shape{.rows = std::max(options.max_num_seqs, kFewestRows),
+                        .slots = options.max_num_seqs,
+                        .max_tokens = options.max_model_len};
+  const MakeForwardPass make = [shape](const Module& model, const ParallelConfig& parallel,
+                                       std::span<const CapturedBuffer> buffers) {
+    return std::make_unique<GraphDecoder>(model, parallel, buffers, MakeRope, shape);
+  };
+  return RunRank(options, RankOnDevice{device, make});
+}
+
+}  // namespace layercast
