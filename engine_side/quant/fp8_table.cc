@@ -1,11 +1,11 @@
 #include "engine_side/quant/fp8_table.h"
 
 #include <array>
-#include <bit>
 #include <cstddef>
 
 #include "engine_side/quant/codes.h"
 #include "engine_side/quant/scales.h"
+#include "src/base/bytes/float_bits.h"
 
 namespace layercast {
 namespace {
@@ -13,21 +13,19 @@ namespace {
 constexpr unsigned kBias = 127;  // the bias of bf16 exponents
 constexpr unsigned kMantissas = 128;
 
-float Bf16(unsigned bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits << 16)); }
-
 // A scale, and how weights are divided by it.
 struct Cast {
   bool division;
   float scale;
 
   std::uint8_t operator()(unsigned bf16_bits) const {
-    const float w = Bf16(bf16_bits);
+    const float w = FloatOfBits(bf16_bits << 16);
     return EncodeE4M3(division ? w / scale : w * (1.0F / scale));
   }
 };
 
 TableUse MakeTable(bool division, unsigned amax_bits) {
-  const Cast code{division, TensorScale(Bf16(amax_bits))};
+  const Cast code{division, TensorScale(FloatOfBits(amax_bits << 16))};
   unsigned first = amax_bits - 15 * kMantissas;
   while (code(first) < 16) ++first;  // not code 8 itself: its stair begins among subnormals
   TableUse table;
@@ -41,7 +39,7 @@ TableUse MakeTable(bool division, unsigned amax_bits) {
   return table;
 }
 
-bool IsPowerOfTwo(float scale) { return (std::bit_cast<std::uint32_t>(scale) & 0x007fffffU) == 0; }
+bool IsPowerOfTwo(float scale) { return (BitsOfFloat(scale) & 0x007fffffU) == 0; }
 
 using Tables = std::array<TableUse, std::size_t{2} * kMantissas>;
 
@@ -63,7 +61,7 @@ TableUse FindTable(bool division, float amax, float scale) {
   constexpr unsigned kMaxExponent = 253;  // above: in 16 bits, what is far below `first` would look above it
   const float largest = scale * kFp8Max;  // exact if the scale is a power of two, and then less than twice amax
   if (IsPowerOfTwo(scale) && amax <= largest && largest < 2.0F * amax) amax = largest;
-  const auto bits = std::bit_cast<std::uint32_t>(amax);
+  const auto bits = BitsOfFloat(amax);
   const unsigned exponent = bits >> 23;
   const bool is_bf16 = (bits & 0xffffU) == 0;
   if (!is_bf16 || exponent < kMinExponent || exponent > kMaxExponent || scale != TensorScale(amax)) return {};

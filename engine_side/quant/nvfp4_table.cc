@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 
+#include "src/base/bytes/float_bits.h"
 #include "src/tensor/element.h"
 
 namespace layercast {
@@ -14,8 +14,7 @@ constexpr float kTies[kThresholds] = {0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F, 5.
 constexpr float kBeyondBlocks = 6.5F;  // above all products: sf is rounded by at most a 16th of itself
 constexpr unsigned kUnitExponent = 7;  // exponent of the scale codes for 1 to 1.875
 
-float Bf16(unsigned bits) { return std::bit_cast<float>(bits << 16); }
-unsigned Bf16Bits(float value) { return std::bit_cast<std::uint32_t>(value) >> 16; }
+unsigned Bf16Bits(float value) { return BitsOfFloat(value) >> 16; }
 
 // Whether a product reaches a threshold. A tie goes to the even code, so at every other threshold it goes up.
 bool Reaches(int threshold, float product) {
@@ -24,8 +23,8 @@ bool Reaches(int threshold, float product) {
 
 unsigned FirstBits(int threshold, float factor) {
   unsigned bits = Bf16Bits(kTies[threshold] / factor);
-  while (Reaches(threshold, Bf16(bits) * factor)) --bits;
-  while (!Reaches(threshold, Bf16(bits) * factor)) ++bits;
+  while (Reaches(threshold, FloatOfBits(bits << 16) * factor)) --bits;
+  while (!Reaches(threshold, FloatOfBits(bits << 16) * factor)) ++bits;
   return bits;
 }
 

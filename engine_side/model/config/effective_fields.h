@@ -7,7 +7,6 @@
 #include <string>
 
 #include "layercast/model/config.h"
-#include "layercast/model/moe_config.h"
 
 namespace layercast {
 

@@ -1,4 +1,4 @@
-#include "layercast/model/moe_config.h"
+#include "layercast/model/config.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -2,8 +2,8 @@
 // that does not enter their weights, and there are shared experts beside them.
 #pragma once
 
+#include "layercast/model/config.h"
 #include "layercast/model/mixture_of_experts.h"
-#include "layercast/model/moe_config.h"
 
 namespace layercast {
 

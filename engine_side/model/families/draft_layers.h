@@ -9,7 +9,6 @@
 #include "layercast/model/decoder.h"
 #include "layercast/model/draft_model.h"
 #include "layercast/model/layer_context.h"
-#include "layercast/model/moe_config.h"
 #include "layercast/model/weights_mapper.h"
 
 namespace layercast {

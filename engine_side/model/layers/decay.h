@@ -1,7 +1,7 @@
 // The rate at which the state of a recurrent mixer decays. Used by MambaMixer and GatedDeltaNet.
 #pragma once
 
-#include "layercast/model/derived_tensor.h"
+#include "layercast/model/parameter.h"
 
 namespace layercast {
 

@@ -1,6 +1,5 @@
 #include "layercast/model/held_scales.h"
 
-#include "layercast/model/kv_cache_scales.h"
 #include "layercast/model/quantizable_layer.h"
 
 namespace layercast {

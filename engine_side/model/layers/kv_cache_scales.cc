@@ -1,4 +1,4 @@
-#include "layercast/model/kv_cache_scales.h"
+#include "layercast/model/held_scales.h"
 
 #include <array>
 #include <iterator>

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "layercast/model/derived_tensor.h"
+#include "layercast/model/parameter.h"
 
 namespace layercast {
 

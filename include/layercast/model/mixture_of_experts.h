@@ -10,7 +10,6 @@
 #include "layercast/export.h"
 #include "layercast/model/config.h"
 #include "layercast/model/moe.h"
-#include "layercast/model/moe_config.h"
 
 namespace layercast {
 

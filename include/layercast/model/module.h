@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "layercast/export.h"
-#include "layercast/model/derived_tensor.h"
 #include "layercast/model/parameter.h"
 #include "layercast/model/placement.h"
 #include "layercast/model/source_transforms.h"

@@ -1,4 +1,4 @@
-#include "layercast/model/moe_config.h"
+#include "layercast/model/config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,6 @@
 
 #include "layercast/error.h"
 #include "layercast/model/embedding.h"
-#include "layercast/model/kv_cache_scales.h"
 #include "layercast/model/linear.h"
 #include "layercast/model/moe.h"
 #include "tests/support/error_of.h"

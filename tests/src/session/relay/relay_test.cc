@@ -264,12 +264,6 @@ TEST_F(RelayTest, ByItselfARelayOffersNothingThatIsReadWhereItLiesInThisProcess)
   EXPECT_THAT(offered, ::testing::Not(::testing::Contains("inproc")));
 }
 
-TEST_F(RelayTest, AnEndpointThatStandsForAllAddressesIsRefused) {
-  Taker taker(*service_, copying_);
-  EXPECT_THAT(ErrorOf([&] { Relay({.endpoint = "tcp://0.0.0.0:0", .allow_remote = true}, pool_, taker.failpoints); }),
-              HasSubstr("relay endpoint 'tcp://0.0.0.0:0': expected an address that other receivers reach"));
-}
-
 TEST_F(RelayTest, WhatARelayHasNotGotYetIsNotHandedOut) {
   Relay relay({.endpoint = "tcp://127.0.0.1:0", .channels = {"inproc"}}, pool_, receiver_failpoints_);
   const Relay::Served served = relay.Serve(schedule_);
@@ -344,27 +338,6 @@ TEST_F(RelayTest, ARelayThatWasLostWithOnePublishersPartIsNotTriedForAnothers) {
   taken.get();
   EXPECT_EQ(taker.sink.collected.chunks.size(), both.chunks().size());
   EXPECT_FALSE(relay.WasGreetedAgain());
-}
-
-TEST_F(RelayTest, WhatIsNoEndpointIsRefused) {
-  RawTaker taker(*service_);
-  taker.Send(wire::Subscribe{schedule_.digest(), schedule_.Encode(), {}, true, "nonsense", 1});
-  EXPECT_THAT(taker.Refusal(), HasSubstr("nonsense"));
-}
-
-TEST_F(RelayTest, AnEndpointOrAHostOfGreatLengthIsRefused) {
-  RawTaker taker(*service_);
-  const std::string endpoint = "tcp://" + std::string(1000, 'h') + ":1";
-  taker.Send(wire::Subscribe{schedule_.digest(), schedule_.Encode(), {}, true, endpoint, 1});
-  EXPECT_EQ(taker.Refusal(), "a relay's endpoint: expected at most 512 bytes, got 1008");
-  Outbox outbox;
-  RelayPlanner planner(outbox);
-  EXPECT_EQ(ErrorOf([&] {
-              wire::Subscribe subscribe;
-              subscribe.takes_relays = true;
-              planner.Join({"", 1}, published_.version, std::string(513, 'h'), subscribe);
-            }),
-            "the boot id of a receiver's host: expected at most 512 bytes, got 513");
 }
 
 TEST_F(RelayTest, TheTreesThatNobodyTakesFromAreForgottenBeyondAMaximumTheOldestFirst) {

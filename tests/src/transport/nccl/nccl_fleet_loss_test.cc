@@ -6,12 +6,10 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <random>
 #include <thread>
 #include <vector>
 
 #include "layercast/error.h"
-#include "src/transport/nccl/fleet/standing.h"
 #include "tests/src/transport/nccl/nccl_fleet_fixture.h"
 
 namespace layercast::nccl_channel {
@@ -222,23 +220,6 @@ TEST_F(NcclFleetLoss, NobodyNewIsTakenInBeforeSomethingHasComeToThoseThatAreTher
   next.AwaitCall();
 }
 
-TEST(NcclStanding, WhoeverKeepsAFleetWaitingAgainAndAgainSitsOutEverMore) {
-  Standing standing;
-  EXPECT_TRUE(standing.MayReturn());
-  for (const int rests : {1, 2, 4, 8, 16, 32, 64, 64, 64}) {
-    standing.PutApart();
-    for (int rest = 0; rest < rests; ++rest) {
-      EXPECT_FALSE(standing.MayReturn()) << rests;
-      standing.Rested();
-    }
-    EXPECT_TRUE(standing.MayReturn()) << rests;
-  }
-  standing.Rested();  // in the fleet
-  standing.PutApart();
-  standing.Rested();
-  EXPECT_TRUE(standing.MayReturn());
-}
-
 // Frozen members: what they do not do in time is not waited for. Once they go on, they have an epoch of their own. The
 // others have all that they asked for; that they stay together is not looked at, as a busy machine may freeze them too.
 class NcclFrozenMember : public NcclFleetLoss {
@@ -390,30 +371,6 @@ TEST_F(NcclFleetLoss, WhatWasSaidBeforeTheCallWasHeardDoesNotCount) {
   raw_->Say(NcclKind::kDone);
   raw_->Say(NcclKind::kDone);
   ExpectCut(*raw_);
-}
-
-// Members come and go; one stays, and has what it asks for, once they leave it the time.
-TEST_F(NcclFleetLoss, WhoeverStaysHasEverythingWhateverTheOthersDo) {
-  Publish(3, {.to_gather = std::chrono::milliseconds(1), .to_share = std::chrono::milliseconds(1)});
-  std::vector<std::jthread> others;
-  for (unsigned number = 0; number < 2; ++number) {
-    others.emplace_back([this, number] {
-      std::mt19937 random(number);
-      for (int visit = 0; visit < 30; ++visit) {
-        Member member(publisher_->address());
-        test::Fetch fetch(OneChunk().front());
-        fetch.Submit(*member.end, 1, 1);
-        for (auto polls = random() % 200; polls > 0; --polls) {
-          member.end->Poll(Deadline::After(std::chrono::milliseconds(0)));
-        }
-        member.end->Close();
-      }
-    });
-  }
-  Members members = Connect(1);
-  for (int round = 0; round < 5; ++round) {
-    FetchAll(*members.front().end, Chunks(4, {{0, 7, 6'000'000, 1, 6'000'000}}));
-  }
 }
 
 }  // namespace

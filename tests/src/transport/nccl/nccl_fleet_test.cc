@@ -232,5 +232,29 @@ TEST_F(NcclFleetMembership, WhoeverHasAllMayGoWithoutACommunicatorForTheRest) {
   EXPECT_GT(library_->communicators, 1);
 }
 
+// Members come and go; one stays, and has what it asks for, once they leave it the time.
+TEST_F(NcclFleet, WhoeverStaysHasEverythingWhateverTheOthersDo) {
+  Publish(3, {.to_gather = std::chrono::milliseconds(1), .to_share = std::chrono::milliseconds(1)});
+  std::vector<std::jthread> others;
+  for (unsigned number = 0; number < 2; ++number) {
+    others.emplace_back([this, number] {
+      std::mt19937 random(number);
+      for (int visit = 0; visit < 30; ++visit) {
+        Member member(publisher_->address());
+        test::Fetch fetch(OneChunk().front());
+        fetch.Submit(*member.end, 1, 1);
+        for (auto polls = random() % 200; polls > 0; --polls) {
+          member.end->Poll(Deadline::After(std::chrono::milliseconds(0)));
+        }
+        member.end->Close();
+      }
+    });
+  }
+  Members members = Connect(1);
+  for (int round = 0; round < 5; ++round) {
+    FetchAll(*members.front().end, Chunks(4, {{0, 7, 6'000'000, 1, 6'000'000}}));
+  }
+}
+
 }  // namespace
 }  // namespace layercast::nccl_channel
