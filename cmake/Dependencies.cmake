@@ -1,6 +1,7 @@
 # Everything outside, as imported targets. A missing optional one is said in one line.
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
+find_package(fmt REQUIRED)  # what spdlog formats with
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(cppzmq REQUIRED)

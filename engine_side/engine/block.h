@@ -13,9 +13,10 @@
 #include "engine_side/engine/ranks/collective.h"
 #include "engine_side/engine/rotary_table.h"
 #include "layercast/dtype.h"
-#include "layercast/model/module.h"
 
 namespace layercast {
+
+class Module;
 
 // Converts one of a model's sizes for counting elements in memory.
 inline std::size_t Size(std::int64_t size) { return static_cast<std::size_t>(size); }

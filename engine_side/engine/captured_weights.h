@@ -12,9 +12,10 @@
 #include "engine_side/engine/cpu/kernels/row_linear.h"
 #include "engine_side/engine/cpu/kernels/weight_view.h"
 #include "layercast/captured_buffers.h"
-#include "layercast/model/module.h"
 
 namespace layercast {
+
+class Module;
 
 // Borrows the table of buffers; one thread only. Every lookup throws kInvalidArgument or kUnsupported, naming the
 // buffer, if it is missing, has another shape or dtype, is strided, or is on another device.

@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "layercast/captured_buffers.h"
-#include "layercast/model/module.h"
 #include "layercast/parallel.h"
 
 namespace layercast {
+
+class Module;
 
 // The tokens by which a sequence is extended: first its prompt, then each token that was picked. Value; tokens
 // borrowed.

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "engine_side/plan/coverage.h"
+#include "layercast/model/module.h"
 #include "src/base/utf8.h"
 
 namespace layercast {

@@ -11,6 +11,8 @@
 
 namespace layercast {
 
+class Module;
+
 // What a builder knows beyond the plan. Value of borrowed views.
 struct PlanOrigins {
   const Manifest& manifest;

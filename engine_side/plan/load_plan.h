@@ -12,11 +12,14 @@
 
 #include "engine_side/plan/merged_version.h"
 #include "engine_side/plan/plan_problems.h"
-#include "layercast/model/module.h"
+#include "layercast/model/parameter.h"
+#include "layercast/model/placement.h"
 #include "layercast/version.h"
 #include "src/tensor/manifest/manifest.h"
 
 namespace layercast {
+
+class Module;
 
 struct Placement {
   std::uint32_t tensor = 0;     // index in the manifest

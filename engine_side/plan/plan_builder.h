@@ -14,6 +14,7 @@
 
 #include "engine_side/plan/load_plan.h"
 #include "layercast/error.h"
+#include "layercast/model/module.h"
 
 namespace layercast {
 

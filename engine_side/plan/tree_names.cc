@@ -1,6 +1,7 @@
 #include "engine_side/plan/tree_names.h"
 
 #include "layercast/error.h"
+#include "layercast/model/module.h"
 
 namespace layercast {
 namespace {

@@ -4,10 +4,11 @@
 
 #include <vector>
 
-#include "layercast/model/module.h"
 #include "layercast/model/weights_mapper.h"
 
 namespace layercast {
+
+class Module;
 
 // One mapping for each tensor that the transforms make of `spec`, or for `spec` itself if they refuse it. Names that
 // the mapper refuses are left out.

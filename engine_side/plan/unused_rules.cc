@@ -6,6 +6,7 @@
 #include <span>
 
 #include "engine_side/plan/tree_names.h"
+#include "layercast/model/module.h"
 
 namespace layercast {
 

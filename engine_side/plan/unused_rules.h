@@ -5,10 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "layercast/model/module.h"
 #include "src/tensor/manifest/manifest.h"
 
 namespace layercast {
+
+class Module;
 
 // The transforms of `model`, and those of its name rules that ask to be reported, that touch no tensor. In the words of
 // their Describe.

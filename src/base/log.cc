@@ -1,8 +1,11 @@
 #include "src/base/log.h"
 
+#include <fmt/format.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +15,12 @@
 
 namespace layercast::log {
 namespace {
+
+// Formatted by spdlog, which reports what fails at that and goes on.
+struct Text {
+  fmt::string_view format;
+  fmt::format_args arguments;
+};
 
 constexpr const char* kName = "layercast";
 
@@ -34,7 +43,35 @@ std::shared_ptr<spdlog::logger> ToStandardError(const std::string& role, std::st
   return logger;
 }
 
+std::shared_ptr<spdlog::logger> Logger() {
+  if (auto registered = spdlog::get(kName)) return registered;
+  static const std::shared_ptr<spdlog::logger> own =
+      ToStandardError(kName);  // static, because logs may be written before and after main
+  return own;
+}
+
+spdlog::level::level_enum OfSpdlog(Level level) {
+  switch (level) {
+    case Level::kDebug: return spdlog::level::debug;
+    case Level::kInfo: return spdlog::level::info;
+    case Level::kWarn: return spdlog::level::warn;
+    case Level::kError: return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
 }  // namespace
+}  // namespace layercast::log
+
+template <>
+struct fmt::formatter<layercast::log::Text> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+  auto format(const layercast::log::Text& text, fmt::format_context& context) const {
+    return fmt::vformat_to(context.out(), text.format, text.arguments);
+  }
+};
+
+namespace layercast::log {
 
 // On a terminal, a line first wipes the one that it is written to, which may show a progress bar, perhaps of another
 // process.
@@ -43,11 +80,8 @@ void SetUp(const char* role) {
   spdlog::register_logger(ToStandardError(role, StandardErrorIsTerminal() ? kWipeLine : ""));
 }
 
-std::shared_ptr<spdlog::logger> Logger() {
-  if (auto registered = spdlog::get(kName)) return registered;
-  static const std::shared_ptr<spdlog::logger> own =
-      ToStandardError(kName);  // static, because logs may be written before and after main
-  return own;
+void Write(Level level, fmt::string_view format, fmt::format_args arguments) {
+  Logger()->log(OfSpdlog(level), "{}", Text{format, arguments});
 }
 
 }  // namespace layercast::log

@@ -14,11 +14,12 @@
 #include "engine_side/reload/layout/layer_recipes.h"
 #include "layercast/captured_buffers.h"
 #include "layercast/memory.h"
-#include "layercast/model/module.h"
 #include "layercast/parallel.h"
 #include "layercast/tensor.h"
 
 namespace layercast {
+
+class Module;
 
 // Resource; one thread only. All ranks of an engine make the same Forward calls in the same order.
 class Engine {

@@ -11,10 +11,11 @@
 #include "engine_side/engine/rotary_table.h"
 #include "engine_side/engine/torch/tensors/decode_rows.h"
 #include "layercast/captured_buffers.h"
-#include "layercast/model/module.h"
 #include "layercast/parallel.h"
 
 namespace layercast {
+
+class Module;
 
 // Resource; one thread only. Between two runs the captured buffers may be rewritten, on any stream that has finished
 // when the next run begins: the run reads what they hold then. No address of weights, inputs, cache or logits ever

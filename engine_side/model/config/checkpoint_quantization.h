@@ -7,10 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "layercast/model/module.h"
 #include "layercast/model/quantized_form.h"
 
 namespace layercast {
+
+class Module;
 
 struct CheckpointQuantization {
   // Layers that share one form.

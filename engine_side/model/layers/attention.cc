@@ -8,7 +8,6 @@
 
 #include "engine_side/model/tree/fit.h"
 #include "layercast/error.h"
-#include "layercast/model/held_scales.h"
 #include "layercast/model/norm.h"
 
 namespace layercast {

@@ -1,5 +1,6 @@
 #include "layercast/model/held_scales.h"
 
+#include "layercast/model/attention.h"
 #include "layercast/model/quantizable_layer.h"
 
 namespace layercast {

@@ -1,4 +1,4 @@
-#include "layercast/model/held_scales.h"
+#include "layercast/model/attention.h"
 
 #include <array>
 #include <iterator>

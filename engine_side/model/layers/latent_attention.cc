@@ -8,7 +8,7 @@
 
 #include "engine_side/model/config/config_fields.h"
 #include "engine_side/model/tree/fit.h"
-#include "layercast/model/held_scales.h"
+#include "layercast/model/attention.h"
 #include "layercast/model/norm.h"
 
 namespace layercast {

@@ -6,11 +6,12 @@
 #include <string>
 
 #include "layercast/checkpoint_source.h"
-#include "layercast/model/module.h"
 #include "layercast/model_description.h"
 #include "layercast/parallel.h"
 
 namespace layercast {
+
+class Module;
 
 inline constexpr const char* kOwnDraftLayers = "mtp";
 

@@ -8,13 +8,14 @@
 #include <utility>
 
 #include "engine_side/model/registry/named_draft.h"
-#include "layercast/model/module.h"
 #include "layercast/model/weight_rules.h"
 #include "layercast/model_description.h"
 #include "layercast/parallel.h"
 #include "src/base/unique_fd.h"
 
 namespace layercast {
+
+class Module;
 
 // The files' names. All are absolute, except that `draft` may be "mtp"; the last two may be empty.
 struct ModelFileNames {

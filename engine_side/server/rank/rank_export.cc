@@ -8,6 +8,7 @@
 
 #include "engine_side/reload/layout/export_label.h"
 #include "layercast/error.h"
+#include "layercast/model/module.h"
 #include "src/checkpoint/rank_files.h"
 #include "src/checkpoint/safetensors/safetensors_writer.h"
 #include "src/control/json_forms.h"

@@ -8,12 +8,13 @@
 #include <string>
 
 #include "layercast/captured_buffers.h"
-#include "layercast/model/module.h"
 #include "layercast/parallel.h"
 #include "layercast/receiver.h"
 #include "layercast/version.h"
 
 namespace layercast {
+
+class Module;
 
 // Writes every captured buffer, row-major, to files `model-rank-{rank}-part-{part}.safetensors` labelled `version`.
 // Returns {"files", "tensors", "bytes"}.

@@ -10,6 +10,7 @@
 #include "engine_side/plan/load_plan.h"
 #include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/reload/layout/kernel_layout.h"
+#include "layercast/model/module.h"
 #include "layercast/weight_layout.h"
 #include "src/base/rounding.h"
 

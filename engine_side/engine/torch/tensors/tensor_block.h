@@ -12,9 +12,10 @@
 #include "engine_side/engine/captured_weights.h"
 #include "engine_side/engine/torch/tensors/decode_rows.h"
 #include "engine_side/engine/torch/tensors/rotary_tensors.h"
-#include "layercast/model/module.h"
 
 namespace layercast {
+
+class Module;
 
 // The inputs of each row, each int64 [rows], on the step's device. Their memory never moves. Value.
 struct StepInputs {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "layercast/error.h"
+#include "layercast/model/attention.h"
 #include "layercast/model/embedding.h"
 #include "layercast/model/linear.h"
 #include "layercast/model/moe.h"
