@@ -32,14 +32,14 @@ endfunction()
 set(LAYERCAST_SLOTS_TO_COMPUTE 2)
 set(LAYERCAST_SLOTS_TO_WAIT 1)
 
-# layercast_test(fuzz_test SOURCES checkpoint_fuzz_test.cc DEPENDS layercast_plan LABELS core [SINGLE_THREADED] [WAITS]
-#                [TIMEOUT 120] [COST 60])
+# layercast_test(fuzz_test SOURCES checkpoint_fuzz_test.cc DEPENDS layercast_plan LABELS core [SINGLE_THREADED]
+#                [THREADS_SEEN_ELSEWHERE] [WAITS] [TIMEOUT 120] [COST 60])
 # A GoogleTest program. SINGLE_THREADED: neither it nor what it calls starts a thread, so there is nothing in it for
-# ThreadSanitizer. WAITS: most of the time it waits, for silence to be noticed, say. TIMEOUT and COST as of
+# ThreadSanitizer; nor is there if other programs have the same threads. WAITS: most of the time it waits, for silence to be noticed, say. TIMEOUT and COST as of
 # layercast_pytest (Python.cmake).
 function(layercast_test name)
-  cmake_parse_arguments(ARG "SINGLE_THREADED;WAITS" "TIMEOUT;COST" "SOURCES;DEPENDS;LABELS" ${ARGN})
-  if(ARG_SINGLE_THREADED AND LAYERCAST_SANITIZE MATCHES "thread")
+  cmake_parse_arguments(ARG "SINGLE_THREADED;THREADS_SEEN_ELSEWHERE;WAITS" "TIMEOUT;COST" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  if((ARG_SINGLE_THREADED OR ARG_THREADS_SEEN_ELSEWHERE) AND LAYERCAST_SANITIZE MATCHES "thread")
     return()
   endif()
   # CUDA itself does not work beside AddressSanitizer, which guards addresses that it wants: all cases would skip

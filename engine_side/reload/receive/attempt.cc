@@ -6,6 +6,7 @@
 #include "engine_side/plan/kept_layers.h"
 #include "engine_side/reload/work/wrong_values.h"
 #include "layercast/error.h"
+#include "layercast/model/module.h"
 #include "src/base/check.h"
 #include "src/tensor/manifest/manifest_entry.h"
 

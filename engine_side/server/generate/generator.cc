@@ -10,8 +10,6 @@
 namespace layercast {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::size_t kMostTokensAStep = 8192;
 constexpr int kMostFailures = 3;
 constexpr std::chrono::milliseconds kStepTimeout{60'000};
@@ -72,10 +70,7 @@ void Generator::Pause(PauseMode mode, std::chrono::milliseconds lease, Deadline 
   std::future<void> holds;
   {
     const std::lock_guard lock(mutex_);
-    EndPause(Error(ErrorCode::kCancelled, "another pause began before this one held"));
-    pause_mode_ = mode;
-    pause_ends_ = Clock::now() + lease;
-    holds = pause_holds_.emplace().get_future();
+    holds = pause_.Begin(mode, lease);
     changed_.notify_all();
   }
   while (holds.wait_until(deadline.NextLook()) != std::future_status::ready && !deadline.Passed()) {
@@ -89,15 +84,8 @@ void Generator::Pause(PauseMode mode, std::chrono::milliseconds lease, Deadline 
 
 void Generator::Resume() {
   const std::lock_guard lock(mutex_);
-  EndPause(Error(ErrorCode::kCancelled, "the pause was ended by a resume before it held"));
+  pause_.End(Error(ErrorCode::kCancelled, "the pause was ended by a resume before it held"));
   changed_.notify_all();
-}
-
-// Whoever waits for the pause to hold is told why it never will. The caller holds mutex_.
-void Generator::EndPause(const Error& why) {
-  pause_mode_.reset();
-  if (pause_holds_) pause_holds_->set_exception(std::make_exception_ptr(why));
-  pause_holds_.reset();
 }
 
 void Generator::SetTorn(const std::string& how) {
@@ -105,13 +93,10 @@ void Generator::SetTorn(const std::string& how) {
   torn_ = how;
 }
 
-// The caller holds mutex_.
-bool Generator::Paused() const { return pause_mode_ && Clock::now() < pause_ends_; }
-
 // Whether sequences under way have to finish before this commit, and can. The caller holds mutex_.
 bool Generator::MustWait(const PendingCommit& commit) const {
   if (commit.mode != PauseMode::kWait || running_.empty() || ranks_.ended()) return false;
-  return !Paused() || *pause_mode_ == PauseMode::kWait;
+  return pause_.mode().value_or(PauseMode::kWait) == PauseMode::kWait;
 }
 
 void Generator::Run(const std::stop_token& stop) {
@@ -120,11 +105,9 @@ void Generator::Run(const std::stop_token& stop) {
     {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, stop, kIdle, [this] {
-        return commit_ || pause_holds_ || (!Paused() && (!running_.empty() || !waiting_.empty()));
+        return commit_ || pause_.awaited() || (!pause_.Paused() && (!running_.empty() || !waiting_.empty()));
       });
-      if (pause_mode_ && !Paused()) {
-        EndPause(Error(ErrorCode::kDeadlineExceeded, "sequences under way did not finish within the pause's lease"));
-      }
+      pause_.EndIfOver();
     }
     if (stop.stop_requested()) break;
     AbortAbandoned();  // before a commit that would wait for them
@@ -136,7 +119,7 @@ void Generator::Run(const std::stop_token& stop) {
     bool step = !running_.empty();
     {
       const std::lock_guard lock(mutex_);
-      if (Paused() && *pause_mode_ != PauseMode::kWait) step = false;
+      if (pause_.mode().value_or(PauseMode::kWait) != PauseMode::kWait) step = false;
     }
     if (step) Step(generation);
   }
@@ -146,21 +129,20 @@ void Generator::Run(const std::stop_token& stop) {
 
 // Reports a pause that holds now.
 void Generator::ReportPause() {
-  std::unique_lock lock(mutex_);
-  if (!pause_holds_ || !pause_mode_) return;
-  const PauseMode mode = *pause_mode_;
-  lock.unlock();
-  const bool settled = Settle(mode);
-  lock.lock();
-  if (!settled || !pause_holds_ || pause_mode_ != mode) return;
-  pause_holds_->set_value();
-  pause_holds_.reset();
+  std::optional<PauseMode> mode;
+  {
+    const std::lock_guard lock(mutex_);
+    mode = pause_.awaited();
+  }
+  if (!mode || !Settle(*mode)) return;
+  const std::lock_guard lock(mutex_);
+  pause_.Hold(*mode);
 }
 
 // Lets new sequences begin, unless a commit or a pause holds them back.
 void Generator::Admit() {
   const std::lock_guard lock(mutex_);
-  if (commit_ || Paused() || !torn_.empty()) return;
+  if (commit_ || pause_.Paused() || !torn_.empty()) return;
   const auto room = static_cast<std::size_t>(ranks_.max_num_seqs());
   while (!waiting_.empty() && running_.size() < room) {
     running_.splice(running_.end(), waiting_, waiting_.begin());

@@ -15,14 +15,13 @@
 #include <thread>
 #include <vector>
 
+#include "engine_side/server/generate/pause_lease.h"
 #include "engine_side/server/group/rank_group.h"
 #include "engine_side/server/group/sequence.h"
 #include "layercast/error.h"
 
 namespace layercast {
 
-// What happens to sequences under way when a version commits or a pause begins.
-enum class PauseMode { kWait, kAbort, kKeep };
 // Finds a mode by its name: "wait", "abort" or "keep". Throws kInvalidArgument for any other.
 PauseMode PauseModeNamed(const std::string& name);
 
@@ -79,19 +78,15 @@ class Generator {
   Json RunningIds() const;
   void AbortWaiting();
   void AbortIfTorn();
-  void EndPause(const Error& why);
-  bool Paused() const;
   bool MustWait(const PendingCommit& commit) const;
 
   RankGroup& ranks_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::list<Sequence> waiting_;                       // guarded by mutex_
-  std::optional<PendingCommit> commit_;               // guarded by mutex_
-  std::optional<PauseMode> pause_mode_;               // guarded by mutex_
-  std::chrono::steady_clock::time_point pause_ends_;  // guarded by mutex_
-  std::optional<std::promise<void>> pause_holds_;     // while a pause does not hold yet; guarded by mutex_
-  std::string torn_;                                  // empty: not torn; guarded by mutex_
+  std::list<Sequence> waiting_;          // guarded by mutex_
+  std::optional<PendingCommit> commit_;  // guarded by mutex_
+  PauseLease pause_;                     // guarded by mutex_
+  std::string torn_;                     // empty: not torn; guarded by mutex_
 
   // The members below belong to the generating thread.
   std::list<Sequence> running_;

@@ -13,11 +13,11 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Log, GoesToStandardErrorWhereTheHostSaysNothing) {
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   log::info("layer {} of {}", 3, 7);
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("[layercast] info: layer 3 of 7\n"));
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("[layercast] info: layer 3 of 7\n"));
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
 }
 
 TEST(Log, GoesToTheLoggerThatTheHostRegistered) {
@@ -30,18 +30,18 @@ TEST(Log, GoesToTheLoggerThatTheHostRegistered) {
 }
 
 TEST(Log, ANameCannotActOnTheTerminalOrBeginALine) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   log::warn("'{}'", "a\n12:00:00 [x] info: forged\x1b[2J\xc2\x85\xff");
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("warning: 'a\\x0a12:00:00 [x] info: forged\\x1b[2J\\xc2\\x85\\xff'\n"));
 }
 
 TEST(Log, NamesTheRoleOfAProgram) {
   log::SetUp("rank1");
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   log::error("gone");
   spdlog::drop("layercast");
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("[rank1] error: gone\n"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("[rank1] error: gone\n"));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string Refusal(const auto& work) { return testing::ErrorOf(work, ErrorCode::kInvalidArgument); }
+std::string WhyRefused(const auto& work) { return testing::ErrorOf(work, ErrorCode::kInvalidArgument); }
 
 TEST(Expression, IsFoundAnywhereOrAtTheBeginning) {
   const Expression expression(R"(layers\.(\d+))");
@@ -39,19 +39,19 @@ TEST(Expression, ReplacesEveryMatch) {
 }
 
 TEST(Expression, WhatIsNoneIsRefusedWithThePlace) {
-  EXPECT_EQ(Refusal([] { Expression("a(b"); }),
+  EXPECT_EQ(WhyRefused([] { Expression("a(b"); }),
             "regular expression 'a(b': missing closing parenthesis, at character 3");
-  EXPECT_EQ(Refusal([] { (void)Expression("a").Replace("a", "$7"); }),
+  EXPECT_EQ(WhyRefused([] { (void)Expression("a").Replace("a", "$7"); }),
             "regular expression 'a': unknown substring, on 'a'");
 }
 
 TEST(Expression, NoneIsTooLargeOrTooDeepOrTakesForEver) {
-  EXPECT_THAT(Refusal([] { Expression(std::string(100'000, '(')); }),
+  EXPECT_THAT(WhyRefused([] { Expression(std::string(100'000, '(')); }),
               HasSubstr("expected at most 1024 characters, got 100000"));
-  EXPECT_THAT(Refusal([] { Expression(std::string(1024, '(')); }), HasSubstr("at character 251"));
-  EXPECT_THAT(Refusal([] { Expression("(((a{1000}){1000}){1000})"); }), HasSubstr("too large"));
+  EXPECT_THAT(WhyRefused([] { Expression(std::string(1024, '(')); }), HasSubstr("at character 251"));
+  EXPECT_THAT(WhyRefused([] { Expression("(((a{1000}){1000}){1000})"); }), HasSubstr("too large"));
   const Expression backtracks("(a*)*[bc]");
-  EXPECT_EQ(Refusal([&] { (void)backtracks.IsIn(std::string(40, 'a')); }),
+  EXPECT_EQ(WhyRefused([&] { (void)backtracks.IsIn(std::string(40, 'a')); }),
             "regular expression '(a*)*[bc]': match limit exceeded, on '" + std::string(40, 'a') + "'");
 }
 

@@ -116,20 +116,20 @@ void ExpectSaid(const RigOptions& options, const Wrong& wrong, const std::string
 }
 
 TEST(WrongValues, ACastThatMakesOneInfiniteNamesTheTensorRowValueAndCast) {
-  struct Case {
+  struct Cast {
     DType source, model;
     double value;
     const char* said;
   };
   const std::string qkv = std::string("layer ") + kAttention + ".qkv_proj: '" + kAttention + ".k_proj.weight': ";
-  for (const Case& c : {
-           Case{DType::kBF16, DType::kF16, 70'000, "70144 (bf16), which is beyond 65504, the largest finite f16"},
-           Case{DType::kF32, DType::kF16, -65'520, "-65520 (f32), which is beyond -65504, the largest finite f16"},
-           Case{DType::kF32, DType::kBF16, std::numeric_limits<float>::max(),
+  for (const Cast& c : {
+           Cast{DType::kBF16, DType::kF16, 70'000, "70144 (bf16), which is beyond 65504, the largest finite f16"},
+           Cast{DType::kF32, DType::kF16, -65'520, "-65520 (f32), which is beyond -65504, the largest finite f16"},
+           Cast{DType::kF32, DType::kBF16, std::numeric_limits<float>::max(),
                 "3.40282e+38 (f32), which is beyond 3.38953e+38, the largest finite bf16"},
-           Case{DType::kF64, DType::kF16, 1e39, "1e+39 (f64), which is beyond 65504, the largest finite f16"},
-           Case{DType::kF64, DType::kBF16, 1e39, "1e+39 (f64), which is beyond 3.38953e+38, the largest finite bf16"},
-           Case{DType::kF64, DType::kF32, -1e39, "-1e+39 (f64), which is beyond -3.40282e+38, the largest finite f32"},
+           Cast{DType::kF64, DType::kF16, 1e39, "1e+39 (f64), which is beyond 65504, the largest finite f16"},
+           Cast{DType::kF64, DType::kBF16, 1e39, "1e+39 (f64), which is beyond 3.38953e+38, the largest finite bf16"},
+           Cast{DType::kF64, DType::kF32, -1e39, "-1e+39 (f64), which is beyond -3.40282e+38, the largest finite f32"},
        }) {
     for (const std::string& recipe : KnownRecipes()) {
       const RigOptions options{.recipe = recipe, .parallel = kSecondOfTwo, .dtype = c.model, .source = c.source};

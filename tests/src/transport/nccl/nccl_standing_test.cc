@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace layercast {
+namespace layercast::nccl_channel {
 namespace {
 
 TEST(NcclStanding, WhoeverKeepsAFleetWaitingAgainAndAgainSitsOutEverMore) {
@@ -23,4 +23,4 @@ TEST(NcclStanding, WhoeverKeepsAFleetWaitingAgainAndAgainSitsOutEverMore) {
 }
 
 }  // namespace
-}  // namespace layercast
+}  // namespace layercast::nccl_channel
