@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "layercast/tensor.h"
 #include "src/base/utf8.h"
 
 namespace layercast {

@@ -5,6 +5,7 @@
 
 #include "engine_side/model/naming/source_reading.h"
 #include "layercast/error.h"
+#include "layercast/tensor.h"
 #include "src/base/utf8.h"
 
 namespace layercast {

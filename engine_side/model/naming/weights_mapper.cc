@@ -4,6 +4,7 @@
 
 #include "engine_side/model/naming/expression.h"
 #include "layercast/error.h"
+#include "layercast/tensor.h"
 #include "src/base/utf8.h"
 
 namespace layercast {
