@@ -15,17 +15,17 @@ const std::vector<std::string> kEndpoints = {"tcp://a", "tcp://b", "tcp://c"};
 
 const std::string kNoRun;
 
-Manifest PartOfRun(std::uint64_t step, VersionPart part) { return {"run", step, {}, part}; }
+Manifest PartOfStep(std::uint64_t step, VersionPart part) { return {"run", step, {}, part}; }
 
 TEST(ByRank, SortsPublishersAndNamesThoseThatAreNoneOfAVersion) {
-  const std::vector<Manifest> three = {PartOfRun(3, {0, 3}), PartOfRun(3, {1, 3}), PartOfRun(3, {2, 3})};
+  const std::vector<Manifest> three = {PartOfStep(3, {0, 3}), PartOfStep(3, {1, 3}), PartOfStep(3, {2, 3})};
   const auto order = [](std::initializer_list<const Manifest*> manifests) {
     std::vector<PublishedPart> parts;
     for (const Manifest* manifest : manifests) parts.push_back({kEndpoints[parts.size()], *manifest, kNoRun});
     return ByRank(parts);
   };
-  const Manifest whole = PartOfRun(3, {});
-  const Manifest later = PartOfRun(4, {1, 3});
+  const Manifest whole = PartOfStep(3, {});
+  const Manifest later = PartOfStep(4, {1, 3});
   EXPECT_THAT(order({&three[2], &three[0], &three[1]}), ElementsAre(1, 2, 0));
   EXPECT_THAT(order({&whole}), ElementsAre(0));
   EXPECT_EQ(ErrorOf([&] { order({&three[2]}); }),
@@ -40,7 +40,7 @@ TEST(ByRank, SortsPublishersAndNamesThoseThatAreNoneOfAVersion) {
 }
 
 TEST(ByRank, TakesPartsOfOneRunAloneOrThoseOfWhichNoneIsKnown) {
-  const Manifest parts[] = {PartOfRun(3, {0, 2}), PartOfRun(3, {1, 2})};
+  const Manifest parts[] = {PartOfStep(3, {0, 2}), PartOfStep(3, {1, 2})};
   const auto order = [&](const std::string& first, const std::string& second) {
     return ByRank(std::vector<PublishedPart>{{kEndpoints[0], parts[0], first}, {kEndpoints[1], parts[1], second}});
   };
