@@ -131,6 +131,9 @@ TEST_P(AbandonedServiceCalls, AReloadGoesOnThoughItsClientHasGoneAndWhatWasOnlyT
   client.Say({{"id", 2}, {"method", "pause"}, {"params", {{"mode", "keep"}, {"lease_ms", 3'600'000}}}});
   client.Say({{"id", 3}, {"method", "reload_weights"}, {"params", kVersion2}});
   for (const int id : {3, 2, 1}) client.Say({{"cancel", id}});
+  client.Say({{"id", 4}, {"method", "status"}, {"params", Json::object()}});
+  EXPECT_TRUE(
+      client.AwaitAnswerTo(4).contains("result"));  // all that it said has been heard, and the sequence still goes on
   gone.request_stop();
   generate.get();
   for (const Deadline patience = Deadline::After(kCallPatience); ServedStep() != 2 && !patience.Passed();)
