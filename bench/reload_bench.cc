@@ -60,6 +60,7 @@ struct Bench {
   CachingMemory layer_memory{host};  // as a receiver has
   WorkerPool pool{2};
   HostWork work{layer_memory, pool};
+  std::unique_ptr<Place> place = MakeHostPlace(pool, host, layer_memory);
   FailPoints failpoints;
   Manifest manifest;
   std::unique_ptr<const Recipe> recipe;
@@ -90,7 +91,7 @@ void Pipeline(benchmark::State& state, const std::string& recipe, bool direct, d
   Bench bench(kLarge, recipe);
   const CapturedBuffers captured = CapturedBuffers::Adopt(bench.table);
   const KernelLayout layout(bench.plan, *bench.recipe, captured);
-  Staging staging(layout, bench.host);
+  Staging staging(layout, *bench.place);
   const PlannedSchedule planned = MakeSchedule(
       bench.plan, bench.manifest, {.row_multiple = static_cast<std::uint64_t>(bench.recipe->row_granularity())});
   Load(bench, layout, staging, planned, direct);  // touches memory for the first time, and is not measured
@@ -123,7 +124,7 @@ void Bookkeeping(benchmark::State& state, bool direct) {
   Bench bench(kSmall, "none");
   const CapturedBuffers captured = CapturedBuffers::Adopt(bench.table);
   const KernelLayout layout(bench.plan, *bench.recipe, captured);
-  Staging staging(layout, bench.host);
+  Staging staging(layout, *bench.place);
   const PlannedSchedule planned = MakeSchedule(bench.plan, bench.manifest, {});
   for (auto _ : state) Load(bench, layout, staging, planned, direct);
   state.counters["ns_per_tensor"] =

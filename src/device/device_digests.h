@@ -8,6 +8,7 @@
 
 #include "layercast/memory.h"
 #include "layercast/version.h"
+#include "src/base/digest/tensor_digests.h"
 #include "src/device/device_stream.h"
 #include "src/device/download.h"
 #include "src/device/gathered_bytes.h"
@@ -16,22 +17,21 @@
 namespace layercast {
 
 // Resource; one thread only. What it borrows must outlive it.
-class DeviceDigests {
+class DeviceDigests final : public TensorDigests {
  public:
   // `memory` is device memory, for leaves and for packed bytes.
   DeviceDigests(DeviceStream& stream, Download& download, MemoryResource& memory)
       : stream_(stream), download_(download), memory_(memory) {}
   DeviceDigests(const DeviceDigests&) = delete;
   DeviceDigests& operator=(const DeviceDigests&) = delete;
-  ~DeviceDigests() { download_.Drop(); }
+  ~DeviceDigests() override { download_.Drop(); }
 
-  // Adds a tensor of contiguous bytes. `digest` is set by Finish or before, and until then the bytes must not change.
-  void Add(const std::byte* from, std::size_t bytes, Digest& digest);
+  void Add(const std::byte* from, std::size_t bytes, Digest& digest) override;
   // Adds a tensor that consists of the views' bytes, one after the other.
   void Add(std::span<const RegionView> views, Digest& digest);
   // Adds a tensor that is not one contiguous run. Its bytes are gathered during this call.
   void Add(const GatheredBytes& from, Digest& digest);
-  void Finish() { download_.Finish(); }
+  void Finish() override { download_.Finish(); }
 
  private:
   // Computes the leaf digests of a part of a tensor, and brings them to the host. The last part's complete its digest.

@@ -7,9 +7,9 @@
 
 #include "engine_side/reload/commit/commit.h"
 #include "engine_side/reload/commit/committer.h"
+#include "engine_side/reload/commit/places.h"
 #include "engine_side/reload/commit/staging.h"
 #include "engine_side/reload/layout/served_digest.h"
-#include "engine_side/reload/layout/tensor_loop.h"
 #include "src/base/digest/digest.h"
 
 namespace layercast {
@@ -18,28 +18,46 @@ namespace {
 class StagedCommitter final : public Committer, private LayerSink {
  public:
   explicit StagedCommitter(const CommitParts& parts)
-      : parts_(parts),
-        shares_(SharesOf(parts.layout.tensors())),
-        staging_(parts.layout, parts.kept_memory),
-        digests_(parts.layout.tensors().size()) {}
+      : parts_(parts), places_(parts), staging_(parts.layout, places_.work()), digests_(parts.layout.tensors().size()) {
+    for (const auto& place : places_.all()) shares_.push_back(SharesOf(*place, parts.layout.tensors()));
+  }
 
   bool writes_layers() const override { return false; }
   LayerSink& Begin() override {
+    Drop();
     std::ranges::fill(digests_, std::nullopt);
     return *this;
   }
-  void Drop() override {}
+  void Drop() override { staging_.Drop(); }
 
+  // The host waits for a device once, whatever the number of tensors, and does its own part while that works.
   void Commit() override {
-    parts_.pool.For(shares_.size(), [&](std::size_t i) { Write(shares_[i]); });
+    for (std::size_t at = 0; at < shares_.size(); ++at) {
+      Place& place = *places_.all()[at];
+      parts_.pool.For(shares_[at].size(), [&](std::size_t i) { Write(place, shares_[at][i]); });
+    }
+    places_.work().Wait();
   }
 
-  // Tensors that another process has staged have no digest yet, so it is computed here.
+  // Computes those that Close has not computed: of tensors on a device, which are waited for once, and of those that
+  // another process has staged.
   Digest digest() const override {
-    std::vector<Digest> all(digests_.size());
-    parts_.pool.For(all.size(), [&](std::size_t i) {
-      all[i] = digests_[i] ? *digests_[i] : DigestOf(staging_.BytesOf(parts_.layout.tensors()[i]));
-    });
+    const std::vector<KernelTensor>& tensors = parts_.layout.tensors();
+    std::vector<Digest> all(tensors.size());
+    for (const auto& place : places_.all()) {
+      const std::unique_ptr<TensorDigests> rest = place->BeginDigests();
+      place->ForEach(tensors, [&](std::size_t i) {
+        if (!place->Holds(tensors[i].destination)) return;
+        if (digests_[i]) {
+          all[i] = *digests_[i];
+        } else {
+          const std::span<const std::byte> bytes = staging_.Staged(tensors[i]);
+          rest->Add(bytes.data(), bytes.size(), all[i]);
+        }
+      });
+      rest->Finish();
+      place->Wait();  // a device has then copied to host memory what is staged there
+    }
     return CombineDigests(parts_.layout, all);
   }
 
@@ -47,36 +65,39 @@ class StagedCommitter final : public Committer, private LayerSink {
   void Forget() override { wrote_ = false; }
 
  private:
-  void Write(const CommitShare& share) {
+  void Write(Place& place, const CommitShare& share) {
     for (std::size_t i = share.first; i <= share.last; ++i) {
       const KernelTensor& tensor = parts_.layout.tensors()[i];
+      if (!place.Holds(tensor.destination)) continue;
       const std::size_t begin = i == share.first ? share.begin : 0;
       const std::size_t end = i == share.last ? share.end : tensor.num_bytes;
       parts_.failpoints.Hit("commit.copy");
       wrote_ = true;
-      const std::span<const std::byte> bytes = staging_.BytesOf(tensor);
+      const std::span<const std::byte> bytes = staging_.Staged(tensor);
       if (end - begin == bytes.size()) {
-        WriteCaptured(tensor, bytes);
+        WriteCaptured(place, tensor, bytes);
       } else {
-        WritePart(tensor, begin, bytes.subspan(begin, end - begin));
+        WritePart(place, tensor, begin, bytes.subspan(begin, end - begin));
       }
     }
   }
 
   void Open(std::span<const KernelTensor> tensors) override { staging_.Open(tensors); }
   std::span<std::byte> BytesOf(const KernelTensor& tensor) const override { return staging_.BytesOf(tensor); }
-  // The digests are computed now, while the layer is in the caches and the next one is on its way.
+  // In host memory the digests are computed now, while the layer is in the caches and the next one is on its way.
   void Close(std::span<const KernelTensor> tensors) override {
     staging_.Close(tensors);
-    ForEachTensor(parts_.pool, tensors, [&](std::size_t i) {
-      digests_[parts_.layout.IndexOf(tensors[i])] = DigestOf(staging_.BytesOf(tensors[i]));
+    if (!places_.work().works_at_once()) return;
+    places_.work().ForEach(tensors, [&](std::size_t i) {
+      digests_[parts_.layout.IndexOf(tensors[i])] = DigestOf(staging_.Staged(tensors[i]));
     });
   }
 
   const CommitParts parts_;
-  const std::vector<CommitShare> shares_;
+  const Places places_;
   Staging staging_;
-  std::vector<std::optional<Digest>> digests_;  // by kernel tensor; empty for those that were not closed
+  std::vector<std::vector<CommitShare>> shares_;  // by place
+  std::vector<std::optional<Digest>> digests_;    // by kernel tensor; empty for those that Close has not computed
   std::atomic<bool> wrote_ = false;
 };
 

@@ -13,12 +13,6 @@ namespace {
 constexpr std::pair<std::string_view, CommitPolicy> kPolicies[] = {
     {"staged", CommitPolicy::kStaged}, {"undo", CommitPolicy::kUndo}, {"in_place", CommitPolicy::kInPlace}};
 
-// The committer of a policy that writes layer by layer.
-std::unique_ptr<Committer> Layerwise(const CommitParts& parts, std::unique_ptr<OldBytes> old) {
-  if (parts.device != nullptr) return MakeDeviceLayerwiseCommitter(parts, std::move(old));
-  return MakeLayerwiseCommitter(parts, std::move(old));
-}
-
 }  // namespace
 
 CommitPolicy CommitPolicyNamed(std::string_view name) {
@@ -40,11 +34,10 @@ std::vector<std::string> KnownCommitPolicies() {
 }
 
 std::unique_ptr<Committer> MakeCommitter(CommitPolicy policy, const CommitParts& parts) {
-  const bool on_device = parts.device != nullptr;
   switch (policy) {
-    case CommitPolicy::kStaged: return on_device ? MakeDeviceStagedCommitter(parts) : MakeStagedCommitter(parts);
-    case CommitPolicy::kUndo: return Layerwise(parts, on_device ? MakeDeviceUndoLog(parts) : MakeUndoLog(parts));
-    case CommitPolicy::kInPlace: return Layerwise(parts, MakeNoOldBytes(parts));
+    case CommitPolicy::kStaged: return MakeStagedCommitter(parts);
+    case CommitPolicy::kUndo: return MakeLayerwiseCommitter(parts, MakeUndoLog(parts));
+    case CommitPolicy::kInPlace: return MakeLayerwiseCommitter(parts, MakeNoOldBytes(parts));
   }
   throw Error(ErrorCode::kInvalidArgument, "a commit policy of no known kind");
 }

@@ -56,8 +56,6 @@ class OldBytes;
 std::unique_ptr<Committer> MakeCommitter(CommitPolicy policy, const CommitParts& parts);
 
 std::unique_ptr<Committer> MakeStagedCommitter(const CommitParts& parts);
-std::unique_ptr<Committer> MakeDeviceStagedCommitter(const CommitParts& parts);
 std::unique_ptr<Committer> MakeLayerwiseCommitter(const CommitParts& parts, std::unique_ptr<OldBytes> old);
-std::unique_ptr<Committer> MakeDeviceLayerwiseCommitter(const CommitParts& parts, std::unique_ptr<OldBytes> old);
 
 }  // namespace layercast

@@ -9,8 +9,7 @@
 
 namespace layercast {
 
-// Resource; one thread at a time, except for Keep, which threads may call at once for different tensors if the captured
-// buffers are in host memory.
+// Resource; one thread at a time, except for Keep, which bodies of Place::ForEach may call for their own tensors.
 class OldBytes {
  public:
   virtual ~OldBytes() = default;
@@ -21,9 +20,8 @@ class OldBytes {
   virtual void Forget() = 0;
 };
 
-// `undo`, where all captured buffers are in host memory, and where some are on a device.
+// `undo`.
 std::unique_ptr<OldBytes> MakeUndoLog(const CommitParts& parts);
-std::unique_ptr<OldBytes> MakeDeviceUndoLog(const CommitParts& parts);
 // `in_place`.
 std::unique_ptr<OldBytes> MakeNoOldBytes(const CommitParts& parts);
 

@@ -8,7 +8,6 @@
 
 #include "engine_side/reload/device/walks.h"
 #include "engine_side/reload/layout/captured_on_device.h"
-#include "engine_side/reload/layout/read_captured.h"
 #include "engine_side/reload/layout/served_digest.h"
 #include "engine_side/reload/layout/strided.h"
 #include "layercast/error.h"

@@ -1,5 +1,7 @@
 #include "engine_side/reload/layout/strided.h"
 
+#include <cstring>
+
 namespace layercast {
 namespace {
 
@@ -37,6 +39,12 @@ void ForEachRun(const CapturedBuffer& buffer,
     visit(buffer.address + static_cast<std::size_t>(element) * ElementBytes(buffer), run * run_bytes, run_bytes);
     for (std::size_t d = outer; d-- > 0 && ++index[d] == buffer.shape[d];) index[d] = 0;
   }
+}
+
+void ReadCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes) {
+  ForEachRun(buffer, [&](const std::byte* address, std::size_t offset, std::size_t count) {
+    std::memcpy(bytes.data() + offset, address, count);
+  });
 }
 
 std::size_t ExtentBytes(const CapturedBuffer& buffer) {

@@ -8,7 +8,7 @@
 
 #include "engine_side/reload/device/walks.h"
 #include "engine_side/reload/layout/captured_on_device.h"
-#include "engine_side/reload/layout/read_captured.h"
+#include "engine_side/reload/layout/strided.h"
 #include "engine_side/reload/work/wrong_values.h"
 #include "layercast/error.h"
 #include "src/base/check.h"

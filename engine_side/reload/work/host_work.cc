@@ -6,7 +6,7 @@
 #include "engine_side/quant/dequantize.h"
 #include "engine_side/quant/recipes/recipe_parts.h"
 #include "engine_side/quant/rescale.h"
-#include "engine_side/reload/layout/read_captured.h"
+#include "engine_side/reload/layout/strided.h"
 #include "engine_side/reload/work/check_scales.h"
 #include "engine_side/reload/work/fuse_and_shard.h"
 #include "engine_side/reload/work/wrong_values.h"

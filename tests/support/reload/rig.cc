@@ -272,7 +272,7 @@ Rig::Rig(const RigOptions& given_options, std::byte fill, const Weights* given)
       engine(*model, *recipe),
       captured(engine.Adopt()),
       layout(plan, *recipe, captured),
-      staging(layout, filling) {}
+      staging(layout, *place) {}
 
 PipelineParts Rig::parts() { return {plan, manifest, layout, *recipe, staging, work, pool, failpoints}; }
 

@@ -106,6 +106,7 @@ struct Rig {
   FillingMemory filling;
   CountingMemory memory{filling};
   HostWork work{memory, pool};
+  std::unique_ptr<Place> place = MakeHostPlace(pool, filling, memory);
   FailPoints failpoints{options.failpoints};
   Manifest manifest;
   std::unique_ptr<const Recipe> recipe;

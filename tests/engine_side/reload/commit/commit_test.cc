@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "engine_side/reload/layout/read_captured.h"
 #include "engine_side/reload/layout/strided.h"
 #include "tests/support/reload/rig.h"
 
@@ -27,7 +27,7 @@ TEST(Commit, WritesABufferAndNothingAroundIt) {
   Rig rig({.recipe = "fp8_per_block"});
   for (const CapturedBuffer& buffer : rig.engine.table()) {
     const auto bytes = RandomBytes(static_cast<std::size_t>(NumBytes(buffer.dtype, buffer.shape)));
-    WriteCaptured(KernelTensor{.spec = {}, .destination = buffer, .padding = {}}, bytes);
+    WriteCaptured(*rig.place, KernelTensor{.spec = {}, .destination = buffer, .padding = {}}, bytes);
     EXPECT_EQ(rig.captured.Read(buffer), bytes) << buffer.name;
   }
   EXPECT_TRUE(rig.engine.CanariesAreAlive());
@@ -42,12 +42,12 @@ TEST(Commit, FollowsForeignStrides) {
     std::vector<std::byte> memory(ExtentBytes(buffer), std::byte{0x5C});
     buffer.address = memory.data();
     const auto bytes = RandomBytes(static_cast<std::size_t>(NumBytes(buffer.dtype, buffer.shape)));
-    WriteCaptured(KernelTensor{.spec = {}, .destination = buffer, .padding = {}}, bytes);
+    WriteCaptured(*rig.place, KernelTensor{.spec = {}, .destination = buffer, .padding = {}}, bytes);
     std::vector<std::byte> read(bytes.size());
     ReadCaptured(buffer, read);
     EXPECT_EQ(read, bytes) << buffer.name;
     std::ranges::fill(read, std::byte{0});
-    SaveCaptured(buffer, read);
+    rig.place->Save(buffer, read);
     EXPECT_EQ(read, bytes) << buffer.name;
     EXPECT_GE(static_cast<std::size_t>(std::ranges::count(memory, std::byte{0x5C})), memory.size() - bytes.size());
     for (std::int64_t row = buffer.shape[0]; buffer.shape.size() == 2 && row < buffer.strides[1]; ++row) {
@@ -56,6 +56,13 @@ TEST(Commit, FollowsForeignStrides) {
     }
   }
 }
+
+// Host memory by itself.
+struct HostRig {
+  WorkerPool pool{1};
+  HostMemory memory;
+  std::unique_ptr<Place> place = MakeHostPlace(pool, memory, memory);
+};
 
 // Every byte is written once, whole where a buffer has gaps or padding, and small tensors share a share.
 TEST(Commit, SharesAreAllBytesOfAllTensors) {
@@ -71,7 +78,7 @@ TEST(Commit, SharesAreAllBytesOfAllTensors) {
                                        tensor({kMany}), tensor({5})};
   tensors[4].padding.push_back(tensor({1}).destination);
   std::vector<std::size_t> written(tensors.size(), 0);
-  const std::vector<CommitShare> shares = SharesOf(tensors);
+  const std::vector<CommitShare> shares = SharesOf(*HostRig().place, tensors);
   for (const CommitShare& share : shares) {
     for (std::size_t i = share.first; i <= share.last; ++i) {
       EXPECT_EQ(i == share.first ? share.begin : 0, written[i]) << "tensor " << i;
@@ -90,8 +97,9 @@ TEST(Commit, WritesPartsOfABufferThatMayBeCut) {
   KernelTensor tensor{.spec = {}, .destination = {}, .padding = {}, .num_bytes = bytes.size()};
   tensor.destination = {"t", memory.data(), DType::kF8E4M3, {300'000}, {}, {}};
   const std::span<const std::byte> all(bytes);
-  WritePart(tensor, 0, all.first(200'001));
-  WritePart(tensor, 200'001, all.subspan(200'001));
+  HostRig rig;
+  WritePart(*rig.place, tensor, 0, all.first(200'001));
+  WritePart(*rig.place, tensor, 200'001, all.subspan(200'001));
   EXPECT_EQ(memory, bytes);
 }
 

@@ -14,7 +14,8 @@ using testing::Rig;
 TEST(Staging, IsOneAlignedBlockThatHoldsEachKernelTensorOnce) {
   Rig rig({.recipe = "fp8_per_channel"});
   CountingMemory memory(rig.host);
-  const Staging staging(rig.layout, memory);
+  const auto place = MakeHostPlace(rig.pool, memory, rig.memory);
+  const Staging staging(rig.layout, *place);
   EXPECT_EQ(memory.allocations(), 1U);
   EXPECT_EQ(memory.current_bytes(), rig.layout.staged_bytes());
   const std::byte* free_from = staging.BytesOf(rig.layout.tensors().front()).data();
