@@ -46,8 +46,8 @@ class VersionAgreement {
 };
 
 // What all participants of one joint reload share.
-struct Together {
-  Together(std::size_t engines, const std::optional<Version>& expected, std::chrono::milliseconds timeout)
+struct JointReload {
+  JointReload(std::size_t engines, const std::optional<Version>& expected, std::chrono::milliseconds timeout)
       : version(expected),
         staged(engines),
         prepared(engines),
@@ -67,32 +67,38 @@ struct Together {
 // Takes one engine through the calls of a joint reload. One thread only: each participant has its own.
 class Participant {
  public:
-  Participant(std::string endpoint, Together& together)
-      : endpoint_(std::move(endpoint)), together_(together), client_("engine", endpoint_) {}
+  Participant(std::string endpoint, JointReload& reload)
+      : endpoint_(std::move(endpoint)), reload_(reload), client_("engine", endpoint_) {}
 
   EngineOutcome Run(Json params) {
     params["lease_ms"] = kLease.count();
-    EngineOutcome staged = Call("stage_weights", params, together_.deadline);
-    Cast(together_.staged, !staged.ok ? staged.error->what() : together_.version.Disagreement(staged_));
-    if (!staged.ok) return staged;
-    if (!Agreed(together_.staged)) return Cancelled(staged, together_.staged.why());
-    EngineOutcome prepared = Call("prepare_weights", TicketParams(), together_.deadline);
-    Cast(together_.prepared, prepared.ok ? "" : prepared.error->what());
-    if (!prepared.ok) return prepared;
-    if (!Agreed(together_.prepared)) return Cancelled(staged, together_.prepared.why());
-    if (const std::optional<Error> gone = RenewLease()) {
-      Cast(together_.there, gone->what());
-      return {.endpoint = endpoint_, .error = gone};
-    }
-    Cast(together_.there, "");
-    if (!Agreed(together_.there)) return Cancelled(staged, together_.there.why());
+    staged_ = Call("stage_weights", params, reload_.deadline);
+    const std::string disagreement = staged_.ok ? reload_.version.Disagreement(version_) : "";
+    if (const auto ended = EndedAt(reload_.staged, staged_, disagreement)) return *ended;
+    const EngineOutcome prepared = Call("prepare_weights", TicketParams(), reload_.deadline);
+    if (const auto ended = EndedAt(reload_.prepared, prepared)) return *ended;
+    const std::optional<Error> gone = RenewLease();
+    const EngineOutcome there{.endpoint = endpoint_, .ok = !gone, .error = gone};
+    if (const auto ended = EndedAt(reload_.there, there)) return *ended;
     return Call("commit_weights", TicketParams(), Deadline::After(kCommitTime));
   }
 
  private:
-  void Cast(Vote& vote, const std::string& fault) const {
-    if (fault.empty()) return vote.Yes();
-    vote.No(NamingEngine(endpoint_, fault));
+  // Says how this engine's step went, and waits for the others'. Empty: all go on; else with what this one ends.
+  std::optional<EngineOutcome> EndedAt(Vote& vote, const EngineOutcome& step, const std::string& disagreement = "") {
+    if (step.ok && disagreement.empty()) {
+      vote.Yes();
+    } else {
+      VoteNo(vote, step.ok ? disagreement : step.error->what());
+    }
+    if (!step.ok) return step;
+    if (Agreed(vote)) return std::nullopt;
+    return Cancelled(vote.why()->what());
+  }
+
+  // Whatever the fault's own code is: the others act on the first one at once, and none takes its place.
+  void VoteNo(Vote& vote, const std::string& fault) const {
+    vote.No({ErrorCode::kFailedPrecondition, NamingEngine(endpoint_, fault)});
   }
 
   // The params of a call that is about what this participant has staged.
@@ -108,7 +114,7 @@ class Participant {
       outcome = OutcomeFromJson(endpoint_, answer);
       if (!outcome.ok && !outcome.error)
         outcome.error.emplace(ErrorCode::kCorrupt, method + " failed without an error");
-      if (answer.contains("staged")) staged_ = VersionFromJson(answer["staged"]);
+      if (answer.contains("staged")) version_ = VersionFromJson(answer["staged"]);
       if (answer.contains("ticket")) ticket_ = answer["ticket"].get<std::uint64_t>();
     } catch (const Error& error) {
       outcome.ok = false;
@@ -124,7 +130,7 @@ class Participant {
   bool Agreed(Vote& vote) {
     while (true) {
       if (const std::optional<bool> decided = vote.AwaitFor(kRenewal)) return *decided;
-      if (together_.last_vote.Passed()) vote.No("not all engines were asked in time");
+      if (reload_.last_vote.Passed()) vote.No({ErrorCode::kDeadlineExceeded, "not all engines were asked in time"});
       KeepLeaseOrVoteNo(vote);
     }
   }
@@ -133,13 +139,13 @@ class Participant {
   // whose votes are still missing, which will come by the deadline.
   void KeepLeaseOrVoteNo(Vote& vote) {
     const std::optional<Error> gone = RenewLease();
-    if (gone && !together_.engines_give_up.Passed()) Cast(vote, gone->what());
+    if (gone && !reload_.engines_give_up.Passed()) VoteNo(vote, gone->what());
   }
 
   // Empty: the engine holds its version; else what is wrong.
   std::optional<Error> RenewLease() {
     try {
-      client_.Call("hold_weights", TicketParams(), together_.deadline);
+      client_.Call("hold_weights", TicketParams(), reload_.deadline);
       return std::nullopt;
     } catch (const std::exception& error) {  // also what an unreadable answer throws
       return ErrorOfCall(error);
@@ -147,13 +153,13 @@ class Participant {
   }
 
   // The engine says what it serves now. If it does not, it serves what it did when it had staged: nothing is committed.
-  EngineOutcome Cancelled(const EngineOutcome& staged, const std::string& why) {
+  EngineOutcome Cancelled(const std::string& why) {
     Json params = TicketParams();
     params["reason"] = why;
-    EngineOutcome outcome = Call("abort_weights", params, together_.deadline);
+    EngineOutcome outcome = Call("abort_weights", params, reload_.deadline);
     if (!answered_) {
-      outcome.version = outcome.previous = staged.version;
-      outcome.report = staged.report;
+      outcome.version = outcome.previous = staged_.version;
+      outcome.report = staged_.report;
     }
     outcome.ok = false;
     outcome.error.emplace(ErrorCode::kCancelled, "not committed, as on no other engine: " + why);
@@ -161,10 +167,11 @@ class Participant {
   }
 
   const std::string endpoint_;
-  Together& together_;
+  JointReload& reload_;
   RpcClient client_;
-  bool answered_ = false;  // the last call was
-  Version staged_;
+  bool answered_ = false;   // the last call was
+  EngineOutcome staged_{};  // its answer to that
+  Version version_;         // that it has staged
   std::uint64_t ticket_ = 0;
 };
 
@@ -189,22 +196,22 @@ void CheckDistinctAddresses(const std::vector<std::string>& endpoints, Deadline 
   }
 }
 
-EngineOutcome TakePart(const std::string& endpoint, const Json& params, Together& together) {
+EngineOutcome TakePart(const std::string& endpoint, const Json& params, JointReload& reload) {
   NameThisThread("lc-controller");
   try {
-    return Participant(endpoint, together).Run(params);
+    return Participant(endpoint, reload).Run(params);
   } catch (const std::exception& error) {  // the endpoint is malformed, or there is no socket
-    together.staged.No(error.what());
+    reload.staged.No({ErrorCode::kUnavailable, error.what()});
     return {.endpoint = endpoint, .error = ErrorOfCall(error)};
   }
 }
 
 // TakePart on a thread of its own. If there is none, that is a vote against the version: the others must not wait.
-std::future<EngineOutcome> Begin(const std::string& endpoint, const Json& params, Together& together) {
+std::future<EngineOutcome> Begin(const std::string& endpoint, const Json& params, JointReload& reload) {
   try {
-    return std::async(std::launch::async, TakePart, endpoint, std::cref(params), std::ref(together));
+    return std::async(std::launch::async, TakePart, endpoint, std::cref(params), std::ref(reload));
   } catch (const std::system_error& error) {
-    together.staged.No(NamingEngine(endpoint, error.what()));
+    reload.staged.No({ErrorCode::kResourceExhausted, NamingEngine(endpoint, error.what())});
     std::promise<EngineOutcome> failed;
     failed.set_value({.endpoint = endpoint, .error = ErrorOfCall(error)});
     return failed.get_future();
@@ -216,10 +223,10 @@ std::future<EngineOutcome> Begin(const std::string& endpoint, const Json& params
 std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoints, const Json& params,
                                           const std::optional<Version>& expected, std::chrono::milliseconds timeout,
                                           ProgressWatch& watch) {
-  Together together(endpoints.size(), expected, timeout);
-  CheckDistinctAddresses(endpoints, together.deadline);
+  JointReload reload(endpoints.size(), expected, timeout);
+  CheckDistinctAddresses(endpoints, reload.deadline);
   std::vector<std::future<EngineOutcome>> under_way;
-  for (const std::string& endpoint : endpoints) under_way.push_back(Begin(endpoint, params, together));
+  for (const std::string& endpoint : endpoints) under_way.push_back(Begin(endpoint, params, reload));
   return watch.Await(under_way);
 }
 

@@ -1,5 +1,5 @@
-// The vote of several engines on whether they take the next step together: it is yes only if all say yes. Used by
-// reload_together.
+// The vote of those who reload together, a controller's engines or an engine's ranks, on whether they take the next
+// step: it is yes only if all say yes. Used by reload_together, and by the engine's reload over its ranks.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,8 @@
 #include <cstddef>
 #include <mutex>
 #include <optional>
-#include <string>
+
+#include "layercast/error.h"
 
 namespace layercast {
 
@@ -21,13 +22,16 @@ class Vote {
     const std::lock_guard lock(mutex_);
     if (--missing_ == 0) changed_.notify_all();
   }
-  // Decides the vote as no; anybody may call this, and the first reason is kept. It changes nothing once all have said
-  // yes.
-  void No(const std::string& why) {
+  // Decides the vote as no, and returns whether it was open until then; anybody may call this. The first reason is
+  // kept, but one that is kCancelled gives way to any other: it is of a voter that gave up because another had said no.
+  // It changes nothing once all have said yes.
+  bool No(const Error& why) {
     const std::lock_guard lock(mutex_);
-    if (why_ || missing_ == 0) return;
-    why_ = why;
-    changed_.notify_all();
+    if (missing_ == 0) return false;
+    const bool open = !why_;
+    if (open || (IsCancelled(*why_) && !IsCancelled(why))) why_.emplace(why);
+    if (open) changed_.notify_all();
+    return open;
   }
   // Waits up to `duration` for the decision. Nullopt: it has not been made yet.
   std::optional<bool> AwaitFor(std::chrono::milliseconds duration) {
@@ -37,16 +41,18 @@ class Vote {
     return missing_ == 0 ? std::optional(true) : std::nullopt;
   }
   // The reason for a no; empty if the vote is not decided as no.
-  std::string why() {
+  std::optional<Error> why() {
     const std::lock_guard lock(mutex_);
-    return why_.value_or("");
+    return why_;
   }
 
  private:
+  static bool IsCancelled(const Error& why) { return why.code() == ErrorCode::kCancelled; }
+
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::size_t missing_;             // guarded by mutex_
-  std::optional<std::string> why_;  // guarded by mutex_
+  std::size_t missing_;       // guarded by mutex_
+  std::optional<Error> why_;  // guarded by mutex_
 };
 
 }  // namespace layercast

@@ -3,22 +3,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <limits>
+#include <string>
 #include <utility>
-
-#include "engine_side/server/reload/rank_channels.h"
-#include "layercast/report.h"
 
 namespace layercast {
 namespace {
-
-// The report in place of one that a lost rank could not make: an empty one, with its last progress.
-Json LastWords(const Json& progress) {
-  Json report = Json::parse(ReloadReport().ToJson());
-  for (const char* known : {"bytes", "bytes_total"}) {
-    if (progress.is_object()) report[known] = progress.at(known);
-  }
-  return report;
-}
 
 // Adds those texts of the list `from` that `into` does not have yet.
 void AddNew(const Json& from, Json& into) {
@@ -30,6 +20,11 @@ void AddNew(const Json& from, Json& into) {
 // Keeps the longer time of each stage.
 void MergeStages(const Json& from, Json& into) {
   for (const auto& [stage, took] : from.items()) into[stage] = std::max(into.value(stage, 0.0), took.get<double>());
+}
+
+// Adds `name` to a list such as "shm, zmq", unless it is in there.
+void AddChannelName(std::string& names, const std::string& name) {
+  if (names.find(name) == std::string::npos) names += (names.empty() ? "" : ", ") + name;
 }
 
 // Adds a rank's shares of the publishers. All ranks list the publishers in the same order; a rank that opened no
@@ -51,50 +46,67 @@ void AddShares(const Json& of_rank, Json& merged) {
   }
 }
 
-// The error in a rank's answer, if there is one.
-std::optional<Error> ErrorOf(std::size_t rank, const RankAnswer& answer) {
-  if (answer.error) return answer.error;
-  if (!answer.result.contains("error")) return std::nullopt;
-  return ErrorFromJson(answer.result["error"], "rank " + std::to_string(rank) + ": ");
+// The entries of the ranks that took a data channel, each with its rank; of all ranks if none did.
+std::vector<Json> ChannelsOf(const std::vector<Json>& reports) {
+  std::vector<Json> all;
+  for (const Json& report : reports) {
+    all.push_back(report.at("channel"));
+    all.back()["rank"] = report.at("rank");
+  }
+  std::vector<Json> taken;
+  std::ranges::copy_if(all, std::back_inserter(taken), IsDataChannel);
+  std::vector<Json>& channels = taken.empty() ? all : taken;
+  std::ranges::stable_sort(channels, {}, [](const Json& channel) { return channel["rank"].get<int>(); });
+  return channels;
 }
 
-bool IsFirst(const Error& error, const std::optional<Error>& before) {
-  if (!before) return true;
-  return before->code() == ErrorCode::kCancelled && error.code() != ErrorCode::kCancelled;
+// The entry with the lowest rate. A rank that received nothing has no rate, and does not count.
+const Json& SlowestOf(const std::vector<Json>& channels) {
+  return *std::ranges::min_element(channels, {}, [](const Json& channel) {
+    const double rate = channel["gb_per_s"].get<double>();
+    return rate > 0 ? rate : std::numeric_limits<double>::infinity();
+  });
+}
+
+Json WarningsOf(const std::vector<Json>& channels) {
+  std::string warnings;
+  for (const Json& channel : channels) {
+    if (!channel["warning"].is_string()) continue;
+    const std::string who = channels.size() == 1 ? "" : "rank " + channel["rank"].dump() + ": ";
+    warnings += (warnings.empty() ? "" : "; ") + who + channel["warning"].get<std::string>();
+  }
+  return warnings.empty() ? Json(nullptr) : Json(warnings);
+}
+
+// The names in all entries, each once: "shm, zmq".
+std::string AllOf(const std::vector<Json>& channels, const char* field) {
+  std::string names;
+  for (const Json& channel : channels) AddChannelName(names, channel[field].get<std::string>());
+  return names;
+}
+
+// If all ranks took the same channel, the result is the slowest rank's entry with the warnings of all. Otherwise it
+// names every channel, has the slowest rank's rate, and lists under "ranks" what each rank took. Ranks that failed
+// before they took a channel are left out.
+Json MergeChannels(const std::vector<Json>& reports) {
+  const std::vector<Json> channels = ChannelsOf(reports);
+  Json merged = SlowestOf(channels);
+  merged.erase("rank");
+  merged["warning"] = WarningsOf(channels);
+  const bool agree = std::ranges::all_of(channels, [&](const Json& channel) {
+    return channel["name"] == merged["name"] && channel["lane"] == merged["lane"];
+  });
+  if (agree) return merged;
+  merged["name"] = AllOf(channels, "name");
+  merged["lane"] = AllOf(channels, "lane");
+  merged["reason"] = "the ranks took different channels";
+  merged["ranks"] = channels;
+  return merged;
 }
 
 }  // namespace
 
-RankReports AskForReports(RankGroup& ranks, const std::string& method, const Json& params, Deadline deadline,
-                          std::optional<std::uint64_t> attempt) {
-  RankReports outcome;
-  const HearAnswer heard = [&](std::size_t rank, const RankAnswer& answer) {
-    const std::optional<Error> error = ErrorOf(rank, answer);
-    if (!error) return;
-    if (!outcome.error && attempt) ranks.Cancel(*attempt);
-    if (IsFirst(*error, outcome.error)) outcome.error.emplace(*error);
-  };
-  std::vector<Json> lost;
-  const std::vector<RankAnswer> answers = ranks.Try(method, params, deadline, heard);
-  for (std::size_t rank = 0; rank < answers.size(); ++rank) {
-    const RankAnswer& answer = answers[rank];
-    Json report = answer.error ? LastWords(answer.progress) : answer.result.at("report");
-    report["rank"] = rank;
-    (answer.error ? lost : outcome.reports).push_back(std::move(report));
-  }
-  std::ranges::move(lost, std::back_inserter(outcome.reports));
-  return outcome;
-}
-
-void ExpectOneVersion(RankReports& outcome, bool own_versions) {
-  for (const Json& report : outcome.reports) {
-    const Json& first = outcome.reports.front();
-    if (outcome.error || own_versions || report["version"] == first["version"]) continue;
-    outcome.error.emplace(ErrorCode::kCorrupt, "the ranks took different versions: rank " + first["rank"].dump() + " " +
-                                                   first["version"].dump() + ", rank " + report["rank"].dump() + " " +
-                                                   report["version"].dump());
-  }
-}
+bool IsDataChannel(const Json& channel) { return channel.at("name") != "path" && channel.at("name") != "dummy"; }
 
 Json WithLater(const Json& staged, const Json& later) {
   if (later.at("layers") != 0 || staged.at("layers") == 0) return later;

@@ -5,7 +5,7 @@
 
 #include "engine_side/server/group/borrow.h"
 #include "engine_side/server/group/reload_request.h"
-#include "engine_side/server/reload/rank_channels.h"
+#include "engine_side/server/reload/rank_reports.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/control/answer_time.h"
@@ -17,7 +17,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
-constexpr std::chrono::milliseconds kCommitTimeout{120'000};
 
 // A reload can be held only if all its bytes are received before anything is overwritten.
 void ExpectCanBeHeld(CommitPolicy policy) {
@@ -27,17 +26,12 @@ void ExpectCanBeHeld(CommitPolicy policy) {
                                                   ", which receives while it commits");
 }
 
-// Whether no rank got far enough to know what was to be loaded.
-bool NothingBegan(const Json& report) {
-  return VersionFromJson(report.at("version")) == Version() && report.at("bytes_total") == 0;
-}
-
 std::string NameOf(const std::optional<Version>& version) { return version ? version->ToString() : "no version"; }
 
 }  // namespace
 
 Reloader::Reloader(RankGroup& ranks, Generator& generator, std::string default_pause_mode)
-    : ranks_(ranks), generator_(generator), default_pause_mode_(std::move(default_pause_mode)), commit_(ranks) {}
+    : ranks_(ranks), generator_(generator), default_pause_mode_(std::move(default_pause_mode)) {}
 
 Json Reloader::Reload(const Json& params, HeldReload* held) {
   const auto begin = Clock::now();
@@ -46,19 +40,18 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
                   {"previous", VersionToJson(LastWhole().version)},
                   {"report", nullptr},
                   {"error", nullptr}};
-  report_ = nullptr;
-  reports_.clear();
+  RankReload reload(ranks_, attempt_ + 1);
   try {
     const PauseMode mode = PauseModeNamed(params.value("pause_mode", default_pause_mode_));
     const Deadline deadline = Deadline::After(MillisecondsFrom(params, "timeout_ms", kDefaultTimeout));
     if (held != nullptr) ExpectCanBeHeld(ranks_.commit_policy());
     Enter("receiving", UnderWay{attempt_ + 1, begin});
-    Stage(params, deadline);
+    Stage(reload, params, deadline);
     Enter("staged");
     const Whole before = LastWhole();
-    Commit(mode, held, deadline);
+    Commit(reload, mode, held, deadline);
     KeepOrigin(params);
-    report_ = Verify(before);
+    Verify(reload, before);
     outcome["ok"] = true;
   } catch (const std::exception& error) {
     const Error why = ranks_.ended() ? Error(ErrorCode::kCancelled, "the engine was ended") : ErrorOfCall(error);
@@ -68,21 +61,21 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
       ranks_.RestartIfLost();
     }
   }
-  if (report_.is_object()) {
-    report_["total_ms"] = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  outcome["report"] = reload.report();
+  if (reload.report().is_object()) {
+    outcome["report"]["total_ms"] = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   }
 
   const std::lock_guard lock(mutex_);
   state_ = torn_ ? "torn" : version_ ? "serving" : "loading";
   under_way_.reset();
   last_error_ = outcome["error"];
-  last_report_ = report_;
+  last_report_ = outcome["report"];
   outcome["version"] = VersionToJson(version_);
-  outcome["report"] = report_;
   return outcome;
 }
 
-void Reloader::Stage(const Json& params, Deadline deadline) {
+void Reloader::Stage(RankReload& reload, const Json& params, Deadline deadline) {
   Json request = params;
   CheckOneSource(request);
   const bool path = IsGiven(request, "weights_path");
@@ -96,20 +89,13 @@ void Reloader::Stage(const Json& params, Deadline deadline) {
     const Deadline or_end = deadline.OrStop(ranks_.ending());
     request["lent"] = Borrow(request["engine"].get<std::string>(), own_endpoint_, ranks_.layout(), or_end);
   }
-  request["attempt"] = ++attempt_;
-  request["timeout_ms"] = TimeWithin(deadline.Remaining()).count();
-  own_versions_ = RanksNameTheirOwn(request);
-  RankReports staged = AskForReports(ranks_, "stage", request, deadline, attempt_);
-  ExpectOneVersion(staged, own_versions_);
-  report_ = MergeReports(staged.reports);
-  reports_ = std::move(staged.reports);
-  if (staged.error) {
-    if (NothingBegan(report_)) report_ = nullptr;
-    DropStaged();
-    if (!engine) throw Error(*staged.error);
+  ++attempt_;  // the ranks hear of it
+  try {
+    reload.Stage(request, deadline);
+  } catch (const Error& error) {
+    if (!engine) throw;
     // Ranks know the lender's ranks alone, at addresses that nobody has named.
-    throw Error(staged.error->code(),
-                "taking what engine " + request["engine"].get<std::string>() + " lends: " + staged.error->what());
+    throw Error(error.code(), "taking what engine " + request["engine"].get<std::string>() + " lends: " + error.what());
   }
 }
 
@@ -121,129 +107,65 @@ void Reloader::KeepOrigin(const Json& params) {
   }
 }
 
-// A rank that is still at work on what is staged, for instance because it waits for a publisher, gives that up first.
-void Reloader::DropStaged() {
-  ranks_.Cancel(attempt_);
-  try {
-    ranks_.Call("abort", Json::object(), Deadline::After(kCommitTimeout));
-  } catch (const Error&) {  // a rank that is gone has nothing staged
-  }
-}
-
 // Waits until the controller says that the other engines are as far as this one.
-void Reloader::AwaitWord(HeldReload& held, HeldReload::Word next, Deadline deadline) {
+void Reloader::AwaitWord(const RankReload& reload, HeldReload& held, HeldReload::Word next, Deadline deadline) {
   held.Await(next,
              {{"ok", true},
               {"version", VersionToJson(version())},
-              {"staged", report_.at("version")},
-              {"report", report_},
+              {"staged", reload.report().at("version")},
+              {"report", reload.report()},
               {"error", nullptr}},
              deadline);
 }
 
 // Commits what is staged. If that fails before any rank was told to commit, all ranks drop it.
-void Reloader::Commit(PauseMode mode, HeldReload* held, Deadline deadline) {
-  bool begun = false;
-  const std::function<Version()> on_ranks = [this, held, deadline, &begun] {
+void Reloader::Commit(RankReload& reload, PauseMode mode, HeldReload* held, Deadline deadline) {
+  const std::function<Version()> on_ranks = [&] {
     Enter("committing");
-    ranks_.Call("prepare", Json::object(), Deadline::After(kCommitTimeout));  // any rank may still refuse
+    reload.Prepare();
     // Once it has said that it is ready, it waits for as long as its lease is renewed: others rely on its word.
-    if (held != nullptr) AwaitWord(*held, HeldReload::Word::kCommit, Deadline::After(std::chrono::milliseconds::max()));
-    begun = true;
-    return CommitOnRanks(deadline);
+    if (held != nullptr) {
+      AwaitWord(reload, *held, HeldReload::Word::kCommit, Deadline::After(std::chrono::milliseconds::max()));
+    }
+    return CommitOnRanks(reload, deadline);
   };
   try {
-    if (held != nullptr) AwaitWord(*held, HeldReload::Word::kPrepare, deadline);
+    if (held != nullptr) AwaitWord(reload, *held, HeldReload::Word::kPrepare, deadline);
     generator_.Commit(mode, on_ranks, deadline);
   } catch (...) {
-    if (!begun) DropStaged();
+    reload.Drop();
     throw;
   }
 }
 
-Version Reloader::CommitOnRanks(Deadline deadline) {
+Version Reloader::CommitOnRanks(RankReload& reload, Deadline deadline) {
   const std::optional<Version> before = version();
-  const Json staged = report_.at("version");
-  RankCommitOutcome outcome = commit_.Run(attempt_, own_versions_, ServedDigests(), deadline);
-  committed_by_ = ranks_.generation();
-  if (!outcome.ranks.error) KeepWhatWasStaged(outcome.ranks.reports);
-  if (!outcome.ranks.reports.empty()) report_ = MergeReports(outcome.ranks.reports);
-  if (VersionFromJson(report_.at("version")) == Version()) report_["version"] = staged;  // all ranks are lost
-  const Version version = VersionFromJson(report_.at("version"));
-  if (outcome.torn) Tear(LastWhole(), version, outcome.ranks.error->what());
-  if (outcome.ranks.error) {
-    if (!outcome.torn) ServeOldVersionAgain();
-    throw Error(*outcome.ranks.error);
+  try {
+    reload.Commit(ServedDigests(), deadline);
+  } catch (const Error& error) {
+    if (reload.torn()) {
+      Tear(LastWhole(), reload.version(), error.what());
+    } else {
+      ServeOldVersionAgain();
+    }
+    throw;
   }
-  reports_ = std::move(outcome.ranks.reports);
-  Serve(before, version);
-  return version;
+  Serve(before, reload.version(), reload.Digests());
+  return reload.version();
 }
 
-// Reads the served bytes back. Returns the reload's report.
-Json Reloader::Verify(const Whole& before) {
+// Reads the served bytes back, which completes the reload's report.
+void Reloader::Verify(RankReload& reload, const Whole& before) {
   try {
-    ReadBack(Deadline::After(kCommitTimeout));
+    reload.Verify();
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCorrupt) {  // the served bytes are no whole version
-      Tear(before, VersionFromJson(report_.at("version")), error.what());
+      Tear(before, reload.version(), error.what());
     }
     throw;
   }
-  Json report = MergeReports(reports_);
-  Json digests = RankDigests();
-  report["ranks"] = digests;
   const std::lock_guard lock(mutex_);
-  rank_digests_ = std::move(digests);
-  return report;
-}
-
-// Ranks that were started anew since the commit know nothing of it, whoever has started them. So what their memory
-// holds is compared with what was reported then.
-void Reloader::ReadBack(Deadline deadline) {
-  try {
-    std::vector<Json> verified = ranks_.Call("verify", Json::object(), deadline);
-    KeepWhatWasStaged(verified);
-    reports_ = std::move(verified);
-    return;
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kCorrupt) throw;
-    ranks_.RestartIfLost();
-    if (ranks_.generation() == committed_by_ || !ranks_.weights_outlive_ranks()) throw;
-    log::warn("verifying: {}", error.what());
-  }
-  const std::vector<Json> digests = ranks_.Call("digests", Json::object(), deadline);
-  for (std::size_t rank = 0; rank < digests.size(); ++rank) {
-    const Json& expected = reports_[rank].at("served_digest");
-    const Json& got = digests[rank].at("served_digest");
-    if (got != expected) {
-      throw Error(ErrorCode::kCorrupt, "rank " + std::to_string(rank) +
-                                           " was started anew after the commit, and serves other bytes: digest "
-                                           "expected " +
-                                           expected.get<std::string>() + ", got " + got.get<std::string>());
-    }
-    reports_[rank].update(digests[rank]);
-  }
-}
-
-// What reports_ say of each rank, for the status.
-Json Reloader::RankDigests() const {
-  Json digests = Json::array();
-  for (std::size_t rank = 0; rank < reports_.size(); ++rank) {
-    digests.push_back({{"rank", rank},
-                       {"pid", reports_[rank].at("pid")},
-                       {"bytes", reports_[rank]["bytes"]},
-                       {"served_digest", reports_[rank]["served_digest"]},
-                       {"buffers_digest", reports_[rank]["buffers_digest"]}});
-  }
-  return digests;
-}
-
-void Reloader::KeepWhatWasStaged(std::vector<Json>& later) const {
-  for (std::size_t rank = 0; rank < later.size(); ++rank) {
-    later[rank] = WithLater(reports_[rank], later[rank]);
-    later[rank]["rank"] = rank;
-  }
+  rank_digests_ = reload.Digests();
 }
 
 std::vector<std::string> Reloader::ServedDigests() const {
@@ -262,8 +184,7 @@ void Reloader::Enter(const std::string& state, const std::optional<UnderWay>& be
 
 // Moves the version label, but only from the version on which the commit began. The digests move with it, so that they
 // never are of another version.
-void Reloader::Serve(const std::optional<Version>& expected, const Version& version) {
-  Json digests = RankDigests();
+void Reloader::Serve(const std::optional<Version>& expected, const Version& version, Json digests) {
   const std::lock_guard lock(mutex_);
   if (version_ != expected) {
     throw Error(ErrorCode::kInternal, "the served version changed while " + version.ToString() +

@@ -12,7 +12,7 @@
 #include "engine_side/server/generate/generator.h"
 #include "engine_side/server/group/rank_group.h"
 #include "engine_side/server/reload/held_reload.h"
-#include "engine_side/server/reload/rank_commit.h"
+#include "engine_side/server/reload/rank_reload.h"
 #include "layercast/version.h"
 
 namespace layercast {
@@ -55,23 +55,17 @@ class Reloader {
   };
 
   static Json Progress(const UnderWay& reload, const std::vector<Json>& of_ranks);
-  void Stage(const Json& params, Deadline deadline);
-  void AwaitWord(HeldReload& held, HeldReload::Word next, Deadline deadline);
-  void DropStaged();
-  void Commit(PauseMode mode, HeldReload* held, Deadline deadline);
+  void Stage(RankReload& reload, const Json& params, Deadline deadline);
+  void AwaitWord(const RankReload& reload, HeldReload& held, HeldReload::Word next, Deadline deadline);
+  void Commit(RankReload& reload, PauseMode mode, HeldReload* held, Deadline deadline);
   void KeepOrigin(const Json& params);
-  Version CommitOnRanks(Deadline deadline);
+  Version CommitOnRanks(RankReload& reload, Deadline deadline);
   // `before` is the last whole version before the one that is served now.
-  Json Verify(const Whole& before);
-  void ReadBack(Deadline deadline);
-  Json RankDigests() const;
-  // Replaces each of the later reports, which are indexed by rank, by WithLater of it and of what the rank had reported
-  // before.
-  void KeepWhatWasStaged(std::vector<Json>& later) const;
+  void Verify(RankReload& reload, const Whole& before);
   std::vector<std::string> ServedDigests() const;
 
   void Enter(const std::string& state, const std::optional<UnderWay>& begun = {});
-  void Serve(const std::optional<Version>& expected, const Version& version);
+  void Serve(const std::optional<Version>& expected, const Version& version, Json digests);
   bool ServesOrIsTorn() const;
   Whole LastWhole() const;
   void Tear(const Whole& from, const Version& to, const std::string& why);
@@ -80,16 +74,11 @@ class Reloader {
   RankGroup& ranks_;
   Generator& generator_;
   const std::string default_pause_mode_;
-  RankCommit commit_;
 
-  // The members below belong to the reloading thread, and to the generating thread while it runs a commit for it.
+  // The members below belong to the reloading thread.
   std::string own_endpoint_;
   std::uint64_t attempt_ = 0;
-  std::uint64_t committed_by_ = 0;  // generation of the ranks that answered the latest commit
-  Json origin_;                     // params of the path that was committed last
-  bool own_versions_ = false;       // whether each rank names the version being loaded itself
-  std::vector<Json> reports_;       // the latest reports of this reload, by rank
-  Json report_;                     // reports_, merged
+  Json origin_;  // params of the path that was committed last
 
   mutable std::mutex mutex_;
   std::string state_ = "loading";      // guarded by mutex_

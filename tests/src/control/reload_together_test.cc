@@ -226,25 +226,37 @@ TEST(ReloadTogether, AnEndpointThatIsNoneIsEnough) {
   EXPECT_THAT(good.Told(), Not(Contains("commit_weights")));
 }
 
+Error Because(const std::string& why, ErrorCode code = ErrorCode::kUnavailable) { return {code, why}; }
+
 TEST(Vote, IsYesOnceAllSaidYes) {
   Vote vote(2);
   vote.Yes();
   EXPECT_EQ(vote.AwaitFor(kNoTime), std::nullopt);
   vote.Yes();
   EXPECT_EQ(vote.AwaitFor(kNoTime), true);
-  vote.No("too late");
+  vote.No(Because("too late"));
   EXPECT_EQ(vote.AwaitFor(kNoTime), true);
 }
 
 TEST(Vote, OneNoDecidesAndTheFirstOneSaysWhy) {
   Vote vote(3);
   vote.Yes();
-  vote.No("the first");
-  vote.No("the second");
+  vote.No(Because("the first"));
+  vote.No(Because("the second"));
   EXPECT_EQ(vote.AwaitFor(kNoTime), false);
   vote.Yes();
   EXPECT_EQ(vote.AwaitFor(kNoTime), false);
-  EXPECT_EQ(vote.why(), "the first");
+  EXPECT_STREQ(vote.why()->what(), "the first");
+}
+
+TEST(Vote, WhoGaveUpBecauseAnotherFailedIsNotTheReason) {
+  Vote vote(4);
+  EXPECT_TRUE(vote.No(Because("gave up", ErrorCode::kCancelled)));
+  EXPECT_FALSE(vote.No(Because("gave up too", ErrorCode::kCancelled)));
+  EXPECT_STREQ(vote.why()->what(), "gave up");
+  EXPECT_FALSE(vote.No(Because("had failed")));
+  EXPECT_FALSE(vote.No(Because("failed as well")));
+  EXPECT_STREQ(vote.why()->what(), "had failed");
 }
 
 }  // namespace

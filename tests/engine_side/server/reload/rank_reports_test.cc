@@ -1,5 +1,5 @@
 // What one report says of the channels that several ranks took.
-#include "engine_side/server/reload/rank_channels.h"
+#include "engine_side/server/reload/rank_reports.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/server/reload/rank_reports.h"
 #include "layercast/report.h"
 
 namespace layercast {
@@ -132,7 +131,7 @@ TEST(RankChannels, ARankThatFailedBeforeItTookOneSaysNothingOfIt) {
   std::vector<Json> reports = JsonOf({ReloadReport(), Over("zmq", 2), Over("shm", 3)});
   std::rotate(reports.begin(), reports.begin() + 1, reports.end());
   std::vector<std::string> taken;
-  const Json channel = MergeChannels(reports);
+  const Json channel = MergeReports(reports).at("channel");
   for (const Json& of_rank : channel.at("ranks")) {
     taken.push_back(of_rank["rank"].dump() + " " + of_rank["name"].get<std::string>());
   }
