@@ -1,13 +1,14 @@
 // layercast status: what an engine serves, or what a publisher offers, right now.
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <string>
 
 #include "cli/arguments/arguments.h"
 #include "cli/arguments/read_answer.h"
 #include "cli/arguments/subcommand.h"
-#include "cli/terminal/progress_text.h"
 #include "cli/terminal/wrapped.h"
+#include "src/base/run_at.h"
 #include "src/base/utf8.h"
 #include "src/control/rpc.h"
 #include "src/session/offer/publisher_status.h"
@@ -27,6 +28,35 @@ std::string ChannelText(const Json& channel) {
 std::string Served(const Json& status) {
   if (!status.at("version").is_null()) return " " + VersionText(status["version"]);
   return status.at("torn").is_null() ? " its first version" : "";
+}
+
+std::string OfTotal(const Json& progress, const std::string& what) {
+  const std::string total = progress.at(what + "_total") == 0 ? "?" : progress[what + "_total"].dump();
+  return progress.at(what).dump() + " of " + total + " " + what;
+}
+
+// "receive, 1234 of 5678 bytes, 12 of 30 layers"
+std::string HowFar(const Json& progress) {
+  const auto stage = progress.at("stage").get<std::string>();
+  return Escaped(stage.empty() ? "not begun" : stage) + ", " + OfTotal(progress, "bytes") + ", " +
+         OfTotal(progress, "layers");
+}
+
+std::string Seconds(double milliseconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f s", milliseconds * 1e-3);
+  return text;
+}
+
+// What is said of the reload that an engine is at, by `progress` of its status. Empty if that is null: there is none.
+std::string ProgressText(const Json& progress) {
+  if (!progress.is_object()) return "";
+  const Json& version = progress.at("version");
+  std::string text = "  loads " + (version.is_object() ? Escaped(RunAt(VersionFromJson(version))) : "a version") +
+                     " since " + Seconds(progress.at("elapsed_ms").get<double>()) + ": " + HowFar(progress) + "\n";
+  for (const Json& rank : progress.at("ranks"))
+    text += "    rank " + rank.at("rank").dump() + ": " + HowFar(rank) + "\n";
+  return text;
 }
 
 std::string EngineText(const Json& status) {

@@ -3,6 +3,9 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -22,13 +25,13 @@
 #include "engine_side/server/group/model_files.h"
 #include "engine_side/server/group/reload_request.h"
 #include "engine_side/server/group/sequence.h"
-#include "engine_side/server/rank/call_queue.h"
-#include "engine_side/server/rank/process/version_file.h"
 #include "engine_side/server/rank/rank_export.h"
 #include "engine_side/server/rank/weights_lender.h"
 #include "layercast/error.h"
 #include "layercast/receiver.h"
+#include "src/base/exhausted.h"
 #include "src/base/log.h"
+#include "src/base/threads/bounded_queue.h"
 #include "src/base/threads/thread_name.h"
 #include "src/checkpoint/config_text.h"
 #include "src/control/progress_forms.h"
@@ -54,6 +57,31 @@ ParallelConfig ParallelOf(const RankOptions& options) {
   if (options.expert_parallel) parallel.SpreadExperts(options.expert_placement);
   return parallel;
 }
+
+// The version that is staged outlives the process, in a file.
+void WriteVersion(int fd, const Version& version) {
+  const std::string text = VersionToJson(version).dump();
+  if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    throw SystemError(errno, ErrorCode::kResourceExhausted, "the staged version");
+  }
+}
+
+Version ReadVersion(int fd) {
+  std::string text(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)), '\0');
+  if (::pread(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    throw Error(ErrorCode::kInternal, std::string("the staged version: ") + std::strerror(errno));
+  }
+  return VersionFromJson(Json::parse(text));
+}
+
+// Calls that one thread runs, in order.
+struct CallQueue : BoundedQueue<std::function<void()>> {
+  CallQueue() : BoundedQueue(1024) {}
+  void Put(std::function<void()> call) { Push(std::move(call), Deadline::After(std::chrono::hours(24))); }  // for ever
+  void RunUntilClosed() {
+    while (const auto call = PopUntilClosed()) (*call)();
+  }
+};
 
 class RankProcess {
  public:
@@ -300,9 +328,8 @@ class RankProcess {
     std::vector<std::vector<std::int32_t>> tokens;
     std::vector<SequenceStep> steps;
     for (const Json& step : params["steps"]) tokens.push_back(step["tokens"].get<std::vector<std::int32_t>>());
-    std::size_t index = 0;
     for (const Json& step : params["steps"]) {
-      steps.push_back({.sequence = step["sequence"].get<std::uint64_t>(), .tokens = tokens[index++]});
+      steps.push_back({.sequence = step["sequence"].get<std::uint64_t>(), .tokens = tokens[steps.size()]});
     }
     const Logits logits = engine_->Forward(steps);
     // All ranks of the last stage have the same logits; one answer is enough.
