@@ -1,4 +1,4 @@
-#include "engine_side/server/rank/served_weights.h"
+#include "engine_side/server/served_weights.h"
 
 #include <chrono>
 #include <cstdint>
