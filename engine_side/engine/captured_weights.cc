@@ -1,7 +1,9 @@
 #include "engine_side/engine/captured_weights.h"
 
 #include <algorithm>
+#include <array>
 
+#include "engine_side/quant/recipes/recipe_table.h"
 #include "layercast/error.h"
 #include "layercast/model/draft_model.h"
 #include "src/base/check.h"
@@ -42,6 +44,34 @@ const TensorSpec& SpecOf(const Module& layer, std::string_view parameter) {
   const TensorSpec* spec = FindSpec(layer, parameter);
   LAYERCAST_CHECK(spec != nullptr);
   return *spec;
+}
+
+// The name of the kernel tensor of a weight that is called `tensor` if the weight is called "weight".
+std::string Beside(const std::string& weight, std::string_view tensor) {
+  return weight + std::string(tensor.substr(std::string_view("weight").size()));
+}
+
+// The recipe that wrote a weight, whose kernel tensors `find` finds by the names that recipes give them; null if there
+// is none. Recipes whose tensors have the same names differ in types, or in whether there is one scale: it is the one
+// that is like the tensors in most.
+template <class Find>
+const RecipeRow* RecipeOf(const Find& find) {
+  const CapturedBuffer* const values = find("weight");
+  const bool has_global = find(RecipeRow::kGlobalScale) != nullptr;
+  const RecipeRow* found = nullptr;
+  std::array<bool, 4> most{};
+  for (const RecipeRow& row : RecipeRows()) {
+    const CapturedBuffer* const scales = find(row.scales);
+    if (row.make != MakeOfFormat || scales == nullptr || (row.format.has_global_scale && !has_global)) continue;
+    const std::array<bool, 4> alike = {row.format.has_global_scale == has_global,
+                                       row.Scales(1, 1).dtype == scales->dtype,
+                                       (row.format.block_rows == 0) == (scales->shape.size() == 1),
+                                       values != nullptr && values->dtype == row.Codes(1, 1).dtype};
+    if (found != nullptr && alike <= most) continue;
+    found = &row;
+    most = alike;
+  }
+  return found;
 }
 
 }  // namespace
@@ -111,35 +141,25 @@ WeightView CapturedWeights::FindMatrix(const std::string& name, const TensorSpec
   const std::int64_t cols = matrix.shape[1];
   WeightView view{
       .dtype = matrix.dtype, .rows = static_cast<std::size_t>(rows), .cols = static_cast<std::size_t>(cols)};
-  DType stored = matrix.dtype;
-  Shape shape = matrix.shape;
-  const CapturedBuffer* scale = Lookup(name + "_scale");
-  if (Lookup(name + "_scale_inv") != nullptr) {  // fp8_per_block
-    view.dtype = stored = DType::kF8E4M3;
-    view.scale = Scales(name + "_scale_inv", DType::kF32, matrix.shape, {128, 128}, place);
-  } else if (Lookup(name + "_scale_2") != nullptr) {  // nvfp4
-    view.dtype = DType::kF4;
-    stored = DType::kU8;
-    shape[1] = cols / 2;
-    view.scale = Scales(name + "_scale", DType::kF8E4M3, matrix.shape, {1, 16}, place);
-    view.scale.global = AddressOf(name + "_scale_2", DType::kF32, {1}, place);
-  } else if (scale != nullptr && scale->dtype == DType::kU8) {  // mxfp4, mxfp8
-    const CapturedBuffer* values = Lookup(name);
-    const bool packed = values != nullptr && values->dtype == DType::kU8;
-    view.dtype = packed ? DType::kF4 : DType::kF8E4M3;
-    stored = packed ? DType::kU8 : DType::kF8E4M3;
-    if (packed) shape[1] = cols / 2;
-    view.scale = Scales(name + "_scale", DType::kU8, matrix.shape, {1, 32}, place);
-    view.scale.dtype = DType::kF8E8M0;
-  } else if (scale != nullptr && scale->shape.size() == 1) {  // fp8_per_tensor
-    view.dtype = stored = DType::kF8E4M3;
-    view.scale = {.scales = AddressOf(name + "_scale", DType::kF32, {1}, place), .rows = view.rows, .cols = view.cols};
-  } else if (scale != nullptr) {  // fp8_per_channel, int8_per_channel
-    const CapturedBuffer* values = Lookup(name);
-    view.dtype = stored = values != nullptr && values->dtype == DType::kI8 ? DType::kI8 : DType::kF8E4M3;
-    view.scale = Scales(name + "_scale", DType::kF32, matrix.shape, {1, cols}, place);
+  const RecipeRow* recipe = RecipeOf([&](std::string_view tensor) { return Lookup(Beside(name, tensor)); });
+  TensorSpec codes = matrix;
+  if (recipe != nullptr) {
+    const CodeFormat& format = recipe->format;
+    codes = recipe->Codes(rows, cols);
+    view.dtype = format.elements;
+    const std::string scales = Beside(name, recipe->scales);
+    const DType stored = recipe->Scales(rows, cols).dtype;
+    if (format.block_rows == 0) {
+      view.scale = {.scales = AddressOf(scales, stored, {1}, place), .rows = view.rows, .cols = view.cols};
+    } else {
+      view.scale = Scales(scales, stored, matrix.shape, {format.block_rows, format.BlockColsOf(cols)}, place);
+    }
+    view.scale.dtype = format.scales;
+    if (format.has_global_scale) {
+      view.scale.global = AddressOf(Beside(name, RecipeRow::kGlobalScale), DType::kF32, {1}, place);
+    }
   }
-  view.values = AddressOf(name, stored, shape, place);
+  view.values = AddressOf(name, codes.dtype, codes.shape, place);
   return view;
 }
 

@@ -1,4 +1,4 @@
-#include "engine_side/quant/cpu/kernels.h"
+#include "engine_side/quant/cpu/cpu_kernel.h"
 
 #include <algorithm>
 #include <array>
@@ -201,9 +201,10 @@ namespace layercast {
 
 HWY_EXPORT(Fp8Blocks);
 
-bool Fp8Blocks(const MatrixView& source, bool power_of_two, float* scales, std::uint8_t* values) {
-  if (source.rows == 0 || source.cols == 0) return true;
-  return HWY_DYNAMIC_DISPATCH(Fp8Blocks)(source, power_of_two, scales, values);
+// While some blocks are encoded, the next ones are scanned. The last blocks may be partial.
+bool CpuFp8PerBlock(const QuantizeJob& job) {
+  if (job.source.rows == 0 || job.source.cols == 0) return true;
+  return HWY_DYNAMIC_DISPATCH(Fp8Blocks)(job.source, job.power_of_two, job.float_scales(), job.codes());
 }
 
 }  // namespace layercast

@@ -1,4 +1,4 @@
-#include "engine_side/quant/cpu/kernels.h"
+#include "engine_side/quant/cpu/cpu_kernel.h"
 
 #include "engine_side/quant/scales.h"
 
@@ -45,14 +45,11 @@ namespace layercast {
 HWY_EXPORT(Fp8Rows);
 HWY_EXPORT(Fp8RowsGiven);
 
-bool Fp8Rows(const MatrixView& source, std::span<float> scales, std::uint8_t* values) {
-  if (source.rows == 0) return true;
-  return HWY_DYNAMIC_DISPATCH(Fp8Rows)(source, scales, values);
-}
-
-bool Fp8RowsGiven(const MatrixView& source, std::span<const float> amax, std::span<float> scales,
-                  std::uint8_t* values) {
-  return HWY_DYNAMIC_DISPATCH(Fp8RowsGiven)(source, amax, scales, values);
+// If scales are the rows' own, then while one row is encoded, the next is scanned.
+bool CpuFp8PerChannel(const QuantizeJob& job) {
+  if (job.source.rows == 0) return true;
+  if (job.row_amax.empty()) return HWY_DYNAMIC_DISPATCH(Fp8Rows)(job.source, job.row_scales(), job.codes());
+  return HWY_DYNAMIC_DISPATCH(Fp8RowsGiven)(job.source, job.row_amax, job.row_scales(), job.codes());
 }
 
 }  // namespace layercast

@@ -1,4 +1,4 @@
-#include "engine_side/quant/cpu/kernels.h"
+#include "engine_side/quant/cpu/cpu_kernel.h"
 
 #include <cstddef>
 
@@ -45,8 +45,8 @@ namespace layercast {
 
 HWY_EXPORT(Fp8WithScale);
 
-bool Fp8WithScale(const MatrixView& source, float amax, float scale, std::uint8_t* values) {
-  return HWY_DYNAMIC_DISPATCH(Fp8WithScale)(source, amax, scale, values);
+bool CpuFp8PerTensor(const QuantizeJob& job) {
+  return HWY_DYNAMIC_DISPATCH(Fp8WithScale)(job.source, job.amax, job.scale, job.codes());
 }
 
 }  // namespace layercast

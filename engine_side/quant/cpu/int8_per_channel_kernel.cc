@@ -1,4 +1,4 @@
-#include "engine_side/quant/cpu/kernels.h"
+#include "engine_side/quant/cpu/cpu_kernel.h"
 
 #include "engine_side/quant/codes.h"
 #include "engine_side/quant/scales.h"
@@ -139,14 +139,11 @@ namespace layercast {
 HWY_EXPORT(Int8Rows);
 HWY_EXPORT(Int8RowsGiven);
 
-bool Int8Rows(const MatrixView& source, std::span<float> scales, std::uint8_t* values) {
-  if (source.rows == 0) return true;
-  return HWY_DYNAMIC_DISPATCH(Int8Rows)(source, scales, values);
-}
-
-bool Int8RowsGiven(const MatrixView& source, std::span<const float> amax, std::span<float> scales,
-                   std::uint8_t* values) {
-  return HWY_DYNAMIC_DISPATCH(Int8RowsGiven)(source, amax, scales, values);
+// As CpuFp8PerChannel.
+bool CpuInt8PerChannel(const QuantizeJob& job) {
+  if (job.source.rows == 0) return true;
+  if (job.row_amax.empty()) return HWY_DYNAMIC_DISPATCH(Int8Rows)(job.source, job.row_scales(), job.codes());
+  return HWY_DYNAMIC_DISPATCH(Int8RowsGiven)(job.source, job.row_amax, job.row_scales(), job.codes());
 }
 
 }  // namespace layercast

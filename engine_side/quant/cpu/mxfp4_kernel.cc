@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "engine_side/quant/codes.h"
-#include "engine_side/quant/cpu/kernels.h"
+#include "engine_side/quant/cpu/cpu_kernel.h"
 #include "engine_side/quant/scales.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -127,8 +127,8 @@ namespace layercast {
 
 HWY_EXPORT(Mxfp4Blocks);
 
-bool Mxfp4Blocks(const MatrixView& source, std::uint8_t* scales, std::uint8_t* values) {
-  return HWY_DYNAMIC_DISPATCH(Mxfp4Blocks)(source, scales, values);
+bool CpuMxfp4(const QuantizeJob& job) {
+  return HWY_DYNAMIC_DISPATCH(Mxfp4Blocks)(job.source, job.byte_scales(), job.codes());
 }
 
 }  // namespace layercast

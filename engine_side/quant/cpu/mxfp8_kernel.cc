@@ -1,4 +1,4 @@
-#include "engine_side/quant/cpu/kernels.h"
+#include "engine_side/quant/cpu/cpu_kernel.h"
 
 #include <algorithm>
 #include <cmath>
@@ -109,8 +109,8 @@ namespace layercast {
 
 HWY_EXPORT(Mxfp8Blocks);
 
-bool Mxfp8Blocks(const MatrixView& source, std::uint8_t* scales, std::uint8_t* values) {
-  return HWY_DYNAMIC_DISPATCH(Mxfp8Blocks)(source, scales, values);
+bool CpuMxfp8(const QuantizeJob& job) {
+  return HWY_DYNAMIC_DISPATCH(Mxfp8Blocks)(job.source, job.byte_scales(), job.codes());
 }
 
 }  // namespace layercast

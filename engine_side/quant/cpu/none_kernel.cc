@@ -1,4 +1,4 @@
-#include "engine_side/quant/cpu/kernels.h"
+#include "engine_side/quant/cpu/cpu_kernel.h"
 
 #include <cmath>
 #include <cstddef>
@@ -90,9 +90,9 @@ namespace layercast {
 
 HWY_EXPORT(CopyRows);
 
-bool CopyRows(const MatrixView& source, std::byte* values) {
-  if (source.rows == 0 || source.cols == 0) return true;
-  return HWY_DYNAMIC_DISPATCH(CopyRows)(source, values);
+bool CpuCopy(const QuantizeJob& job) {
+  if (job.source.rows == 0 || job.source.cols == 0) return true;
+  return HWY_DYNAMIC_DISPATCH(CopyRows)(job.source, job.values);
 }
 
 }  // namespace layercast

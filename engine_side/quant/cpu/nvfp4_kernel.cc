@@ -1,4 +1,4 @@
-#include "engine_side/quant/cpu/kernels.h"
+#include "engine_side/quant/cpu/cpu_kernel.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -178,8 +178,8 @@ namespace layercast {
 
 HWY_EXPORT(Nvfp4Blocks);
 
-bool Nvfp4Blocks(const MatrixView& source, float amax, std::uint8_t* scales, std::uint8_t* values) {
-  return HWY_DYNAMIC_DISPATCH(Nvfp4Blocks)(source, amax, scales, values);
+bool CpuNvfp4(const QuantizeJob& job) {
+  return HWY_DYNAMIC_DISPATCH(Nvfp4Blocks)(job.source, job.amax, job.byte_scales(), job.codes());
 }
 
 }  // namespace layercast

@@ -1,8 +1,8 @@
 // none: the weight as it is, copied.
 #include <cstring>
 
-#include "engine_side/quant/cpu/kernels.h"
 #include "engine_side/quant/recipes/recipe_parts.h"
+#include "engine_side/quant/recipes/recipe_row.h"
 #include "src/base/check.h"
 #include "src/tensor/kernel_dtypes.h"
 
@@ -17,7 +17,9 @@ void CopyPlainly(const MatrixView& source, std::int64_t row_bytes, std::byte* va
 
 class None final : public Recipe {
  public:
-  std::string_view name() const override { return "none"; }
+  explicit None(const RecipeRow& row) : row_(row) {}
+
+  std::string_view name() const override { return row_.name; }
 
   std::vector<TensorSpec> KernelTensors(DType dtype, std::int64_t rows, std::int64_t cols) const override {
     NumBytes(dtype, {rows, cols});  // throws on a size that cannot be held
@@ -36,8 +38,11 @@ class None final : public Recipe {
     if (!one_pass) CheckValues(piece, first_row, {}, pool);
     const bool good = ForBands(piece, 1, pool, [&](std::int64_t first, std::int64_t count) {
       const MatrixView band = RowsOf(piece, first, count);
-      if (one_pass) return CopyRows(band, values + first * row_bytes);
-      CopyPlainly(band, row_bytes, values + first * row_bytes);
+      QuantizeJob job{};
+      job.source = band;
+      job.values = values + first * row_bytes;
+      if (one_pass) return row_.kernel(job);
+      CopyPlainly(band, row_bytes, job.values);
       return true;
     });
     if (!good) ThrowWrongValue(piece, first_row, {}, pool);
@@ -47,10 +52,15 @@ class None final : public Recipe {
     LAYERCAST_CHECK(false && "a weight that is not quantized");
     return {};
   }
+
+ private:
+  const RecipeRow& row_;
 };
 
 }  // namespace
 
-std::unique_ptr<const Recipe> MakeNone() { return std::make_unique<None>(); }
+std::unique_ptr<const Recipe> MakeNone(const RecipeRow& row, const RecipeOptions& /*options*/) {
+  return std::make_unique<None>(row);
+}
 
 }  // namespace layercast

@@ -33,16 +33,6 @@ class NonFiniteWeight : public Error {
   std::int64_t row_, col_;
 };
 
-// One for each recipe, in the file named after it.
-std::unique_ptr<const Recipe> MakeNone();
-std::unique_ptr<const Recipe> MakeFp8PerTensor();
-std::unique_ptr<const Recipe> MakeFp8PerChannel();
-std::unique_ptr<const Recipe> MakeFp8PerBlock(bool power_of_two_scales);
-std::unique_ptr<const Recipe> MakeMxfp8();
-std::unique_ptr<const Recipe> MakeMxfp4();
-std::unique_ptr<const Recipe> MakeNvfp4();
-std::unique_ptr<const Recipe> MakeInt8PerChannel();
-
 // Throws kInvalidArgument unless a recipe can take such a weight: its dtype is bf16, f16 or f32, and no size is
 // negative.
 void CheckSource(std::string_view recipe, DType dtype, std::int64_t rows, std::int64_t cols);
