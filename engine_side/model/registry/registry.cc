@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "engine_side/model/config/checkpoint_quantization.h"
-#include "engine_side/model/families/families.h"
+#include "engine_side/model/registry/builtin_families.h"
 #include "engine_side/model/registry/served_config.h"
 #include "layercast/error.h"
 #include "layercast/model/decoder.h"
@@ -64,40 +64,13 @@ WeightsMapper InnerNames(const Module& root) {
 
 ModelRegistry ModelRegistry::Builtin() {
   ModelRegistry registry;
-  registry.Register("DeepseekV2ForCausalLM", BuildDeepseekV2);
-  registry.Register("DeepseekV3ForCausalLM", BuildDeepseekV3, "draft layers are skipped unless asked for");
-  registry.Register("Gemma2ForCausalLM", BuildGemma2);
-  registry.Register("Gemma3ForCausalLM", BuildGemma3);
-  registry.Register("Gemma3ForConditionalGeneration", BuildGemma3Text, "text alone: the vision tower is skipped");
-  registry.Register("Glm4MoeForCausalLM", BuildGlm4Moe, "draft layers are skipped unless asked for");
-  registry.Register("GptOssForCausalLM", BuildGptOss);
-  registry.Register("LlamaForCausalLM", BuildLlama);
-  registry.Register("Mamba2ForCausalLM", BuildMamba2);
-  registry.Register("MiniMaxM2ForCausalLM", BuildMiniMaxM2);
-  registry.Register("MistralForCausalLM", BuildMistral);
-  registry.Register("MixtralForCausalLM", BuildMixtral);
-  registry.Register("NemotronHForCausalLM", BuildNemotronH, "draft layers are skipped");
-  registry.Register("Phi3ForCausalLM", BuildPhi3, "no forward with rope type longrope");
-  registry.Register("Qwen2ForCausalLM", BuildQwen2);
-  registry.Register("Qwen2MoeForCausalLM", BuildQwen2Moe);
-  registry.Register("Qwen3ForCausalLM", BuildQwen3);
-  registry.Register("Qwen3MoeForCausalLM", BuildQwen3Moe);
-  registry.Register("Qwen3NextForCausalLM", BuildQwen3Next, "draft layers are skipped unless asked for");
-  for (const char* kind : {"ForCausalLM", "ForConditionalGeneration"}) {
-    const char* limits = "text alone: the vision tower is skipped, draft layers unless asked for";
-    registry.Register("Qwen3_5" + std::string(kind), BuildQwen35, limits);
-    registry.Register("Qwen3_5Moe" + std::string(kind), BuildQwen35Moe, limits);
-    registry.RegisterDraftLayers("Qwen3_5" + std::string(kind), DraftOfQwen35);
-    registry.RegisterDraftLayers("Qwen3_5Moe" + std::string(kind), DraftOfQwen3Next);
+  for (const BuiltinFamily& family : BuiltinFamilies()) {
+    const std::string architecture(family.architecture);
+    registry.Register(architecture, family.build, std::string(family.limits));
+    if (family.draft_layers != nullptr) registry.RegisterDraftLayers(architecture, family.draft_layers);
   }
-  registry.RegisterDraftLayers("DeepseekV3ForCausalLM", DraftOfDeepseekV3);
-  registry.RegisterDraftLayers("Glm4MoeForCausalLM", DraftOfGlm4Moe);
-  registry.RegisterDraftLayers("Qwen3NextForCausalLM", DraftOfQwen3Next);
-  for (const char* name : {"LlamaForCausalLM", "EagleLlamaForCausalLM", "LlamaForCausalLMEagle"}) {
-    registry.RegisterDraftModel(name, BuildEagle);
-  }
-  for (const char* name : {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM"}) {
-    registry.RegisterDraftModel(name, BuildEagle3);
+  for (const BuiltinDraftModel& draft : BuiltinDraftModels()) {
+    registry.RegisterDraftModel(std::string(draft.architecture), draft.build);
   }
   return registry;
 }
