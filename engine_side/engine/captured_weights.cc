@@ -62,10 +62,10 @@ const RecipeRow* RecipeOf(const Find& find) {
   std::array<bool, 4> most{};
   for (const RecipeRow& row : RecipeRows()) {
     const CapturedBuffer* const scales = find(row.scales);
-    if (row.make != MakeOfFormat || scales == nullptr || (row.format.has_global_scale && !has_global)) continue;
-    const std::array<bool, 4> alike = {row.format.has_global_scale == has_global,
-                                       row.Scales(1, 1).dtype == scales->dtype,
-                                       (row.format.block_rows == 0) == (scales->shape.size() == 1),
+    if (row.make != MakeOfFormat || (scales == nullptr && !(row.format.has_global_scale && has_global))) continue;
+    const std::array<bool, 4> alike = {scales != nullptr && row.Scales(1, 1).dtype == scales->dtype,
+                                       row.format.has_global_scale == has_global,
+                                       scales != nullptr && (row.format.block_rows == 0) == (scales->shape.size() == 1),
                                        values != nullptr && values->dtype == row.Codes(1, 1).dtype};
     if (found != nullptr && alike <= most) continue;
     found = &row;
