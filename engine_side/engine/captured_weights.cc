@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 
+#include "engine_side/model/naming/code_names.h"
 #include "engine_side/quant/recipes/recipe_table.h"
 #include "layercast/error.h"
 #include "layercast/model/draft_model.h"
+#include "layercast/model/quantized_form.h"
 #include "src/base/check.h"
 #include "src/base/rounding.h"
 
@@ -29,7 +31,7 @@ std::string NameOf(const Device& device) {
 // Whether a buffer is served but not computed with: it belongs to a draft model, or is a scale of something that this
 // engine keeps in full precision.
 bool IsHeldAlone(std::string_view name) {
-  return name.starts_with(kDraftPrefix) || name.ends_with("input_scale") || name.ends_with(".attn.k_scale") ||
+  return name.starts_with(kDraftPrefix) || name.ends_with(kInputScale) || name.ends_with(".attn.k_scale") ||
          name.ends_with(".attn.v_scale");
 }
 
@@ -48,7 +50,7 @@ const TensorSpec& SpecOf(const Module& layer, std::string_view parameter) {
 
 // The name of the kernel tensor of a weight that is called `tensor` if the weight is called "weight".
 std::string Beside(const std::string& weight, std::string_view tensor) {
-  return weight + std::string(tensor.substr(std::string_view("weight").size()));
+  return weight + std::string(tensor.substr(kWeight.size()));
 }
 
 // The recipe that wrote a weight, whose kernel tensors `find` finds by the names that recipes give them; null if there
@@ -56,8 +58,8 @@ std::string Beside(const std::string& weight, std::string_view tensor) {
 // that is like the tensors in most.
 template <class Find>
 const RecipeRow* RecipeOf(const Find& find) {
-  const CapturedBuffer* const values = find("weight");
-  const bool has_global = find(RecipeRow::kGlobalScale) != nullptr;
+  const CapturedBuffer* const values = find(kWeight);
+  const bool has_global = find(QuantizedForm::kGlobalScale) != nullptr;
   const RecipeRow* found = nullptr;
   std::array<bool, 4> most{};
   for (const RecipeRow& row : RecipeRows()) {
@@ -156,7 +158,7 @@ WeightView CapturedWeights::FindMatrix(const std::string& name, const TensorSpec
     }
     view.scale.dtype = format.scales;
     if (format.has_global_scale) {
-      view.scale.global = AddressOf(Beside(name, RecipeRow::kGlobalScale), DType::kF32, {1}, place);
+      view.scale.global = AddressOf(Beside(name, QuantizedForm::kGlobalScale), DType::kF32, {1}, place);
     }
   }
   view.values = AddressOf(name, codes.dtype, codes.shape, place);

@@ -5,15 +5,11 @@
 #include <string_view>
 #include <utility>
 
+#include "engine_side/model/naming/code_names.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
 
 namespace layercast {
-namespace {
-
-constexpr std::string_view kWeight = "weight";  // the end of a name, which recipes' suffixes replace
-
-}  // namespace
 
 MatrixStack MatrixStack::Of(const Shape& shape) {
   if (shape.size() == 2) return {1, shape[0], shape[1]};

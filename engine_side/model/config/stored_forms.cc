@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/model/naming/code_names.h"
+
 namespace layercast {
 namespace {
 
@@ -32,13 +34,12 @@ StoredForm WhyNot(const ConfigFields& fields, const char* key, const std::string
 
 // transformers calls every scale `weight_scale_inv`; others use that name only for scales of blocks.
 StoredForm FormOfFp8(const ConfigFields& config) {
-  constexpr const char* kOfBlocks = "weight_scale_inv";
   QuantizedForm form;
-  form.other_scale = kOfBlocks;
+  form.other_scale = kScalesOfBlocks;
   if (config.Find("weight_block_size") != nullptr) {
     ReadBlocks(config, "weight_block_size", form);
     form.power_of_two = config.Text("scale_fmt", "") == "ue8m0";
-    form.checkpoint_scale = kOfBlocks;
+    form.checkpoint_scale = kScalesOfBlocks;
     form.other_scale.clear();
   }
   return {form};
@@ -47,7 +48,7 @@ StoredForm FormOfFp8(const ConfigFields& config) {
 // SGLang's form. Its scales have the name that scales of larger blocks have.
 StoredForm FormOfMxfp8(const ConfigFields& config) {
   QuantizedForm form = QuantizedForm::Mxfp8();
-  form.checkpoint_scale = "weight_scale_inv";
+  form.checkpoint_scale = kScalesOfBlocks;
   if (config.Find("weight_block_size") != nullptr) {
     QuantizedForm blocks;
     ReadBlocks(config, "weight_block_size", blocks);

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <span>
 
+#include "engine_side/model/naming/code_names.h"
 #include "engine_side/model/naming/path.h"
 
 namespace layercast {
@@ -81,7 +82,7 @@ struct Suffixes {
     scales = form->StackedScales();
     global_scales = form->StackedGlobalScales();
     global_reciprocals = form->StackedGlobalReciprocals();
-    if (form->codes == DType::kF4) packed = {"_packed", "_weight_packed", ".weight_packed"};
+    if (form->codes == DType::kF4) packed = SuffixesOfStack(QuantizedForm::kPackedCodes);
   }
   std::vector<std::string> scales, global_scales, global_reciprocals, packed;
 };
@@ -136,7 +137,7 @@ std::optional<ExpertName> ExpertNames::ParseOne(std::string_view name) const {
                    .global_scale = two_levels && suffix == QuantizedForm::kGlobalScale,
                    .reciprocal = two_levels && suffix == QuantizedForm::kGlobalReciprocal};
   named.global_scale = named.global_scale || named.reciprocal;
-  const bool codes = suffix == "weight" || (e2m1 && suffix == QuantizedForm::kPackedCodes);
+  const bool codes = suffix == kWeight || (e2m1 && suffix == QuantizedForm::kPackedCodes);
   if (named.bias || ((codes || named.scale || named.global_scale) && !TakesBlocks())) return named;
   return std::nullopt;
 }
@@ -149,7 +150,7 @@ std::optional<ExpertName> ExpertNames::ParseStacked(std::string_view name) const
     const bool scale = !tensor.bias && Has(suffixes.scales, suffix);
     const bool reciprocal = !tensor.bias && Has(suffixes.global_reciprocals, suffix);
     const bool global_scale = reciprocal || (!tensor.bias && Has(suffixes.global_scales, suffix));
-    const bool whole = suffix.empty() || (!tensor.bias && (suffix == ".weight" || Has(suffixes.packed, suffix)));
+    const bool whole = suffix.empty() || (!tensor.bias && (suffix == kWeightSuffix || Has(suffixes.packed, suffix)));
     if (!scale && !global_scale && !whole) continue;
     const bool blocks = tensor.origin == Origin::kBlocks;
     if (whole && !tensor.bias && blocks != TakesBlocks()) return std::nullopt;

@@ -1,9 +1,9 @@
 // FusedMoE: places a part of an expert, under any of its names, among the stacked experts.
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "engine_side/model/layers/expert_names.h"
+#include "engine_side/model/naming/code_names.h"
 #include "engine_side/model/naming/path.h"
 #include "engine_side/model/tree/fit.h"
 #include "layercast/error.h"
@@ -14,12 +14,6 @@ namespace layercast {
 namespace {
 
 constexpr std::int64_t kBlockColumns = 32, kBlockBytes = 16;  // of MXFP4
-
-// Scales of activations, of one part of an expert and of all experts together. "activation_scale" is transformers'
-// name.
-constexpr std::array<std::string_view, 6> kInputScaleNames = {
-    "input_scale",      "gate_up_proj_input_scale",      "down_proj_input_scale",
-    "activation_scale", "gate_up_proj_activation_scale", "down_proj_activation_scale"};
 
 // `box` with one more dimension in front, which spans [first, first + count).
 Box Stack(const Box& box, std::int64_t first, std::int64_t count) {
@@ -178,7 +172,7 @@ std::vector<std::vector<FusedMoE::FusedModules>> FusedMoE::CheckpointModules(std
 
 ExpertNames FusedMoE::Names() const { return {options_, takes_quantized() ? &*quantized_form() : nullptr}; }
 
-std::span<const std::string_view> FusedMoE::input_scale_names() const { return kInputScaleNames; }
+std::span<const std::string_view> FusedMoE::input_scale_names() const { return kInputScalesOfExperts; }
 
 bool FusedMoE::takes_blocks() const { return takes_quantized() && quantized_form()->in_blocks; }
 

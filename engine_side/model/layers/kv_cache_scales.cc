@@ -3,6 +3,8 @@
 #include <array>
 #include <iterator>
 
+#include "engine_side/model/naming/code_names.h"
+
 namespace layercast {
 namespace {
 
@@ -16,9 +18,9 @@ constexpr std::array<SkipRule, 7> kSkipRules = {{{"q_scale", kOfQueries},
                                                  {"q_zero_point", kZeroPointsOfQueries},
                                                  {"k_zero_point", kZeroPoints},
                                                  {"v_zero_point", kZeroPoints},
-                                                 {"k_scale", kNotHeld},
-                                                 {"v_scale", kNotHeld},
-                                                 {"kv_scale", kNotHeld}}};
+                                                 {kKeyScale, kNotHeld},
+                                                 {kValueScale, kNotHeld},
+                                                 {kKeyValueScale, kNotHeld}}};
 constexpr std::size_t kAlways = 4;
 
 }  // namespace
@@ -31,8 +33,9 @@ void KvCacheScales::Hold(bool hold) {
     for (std::size_t i = parameters().size(); i-- > 0;) RemoveParameter(static_cast<std::uint32_t>(i));
     return;
   }
-  for (const char* name : {"k_scale", "v_scale"}) {
-    AddParameter({.spec = {name, DType::kF32, {1}}, .storage = {}, .sign = Sign::kPositive, .fallback = kUnscaled});
+  for (const std::string_view name : {kKeyScale, kValueScale}) {
+    AddParameter(
+        {.spec = {std::string(name), DType::kF32, {1}}, .storage = {}, .sign = Sign::kPositive, .fallback = kUnscaled});
   }
   // If a checkpoint has only a scale of keys, it is the values' scale too, as in other engines.
   parameters()[1].stand_in = 0;
@@ -40,9 +43,9 @@ void KvCacheScales::Hold(bool hold) {
 
 std::vector<PlacedPiece> KvCacheScales::Place(std::string_view name, std::string_view shard_id,
                                               const TensorSpec& spec) const {
-  if (name != "kv_scale") return Module::Place(name, shard_id, spec);
-  std::vector<PlacedPiece> both = Module::Place("k_scale", shard_id, spec);
-  const std::vector<PlacedPiece> values = Module::Place("v_scale", shard_id, spec);
+  if (name != kKeyValueScale) return Module::Place(name, shard_id, spec);
+  std::vector<PlacedPiece> both = Module::Place(kKeyScale, shard_id, spec);
+  const std::vector<PlacedPiece> values = Module::Place(kValueScale, shard_id, spec);
   both.insert(both.end(), values.begin(), values.end());
   return both;
 }

@@ -1,20 +1,15 @@
 #include "layercast/model/quantizable_layer.h"
 
-#include <array>
 #include <cstddef>
 #include <utility>
 
+#include "engine_side/model/naming/code_names.h"
 #include "engine_side/model/naming/path.h"
 #include "src/base/check.h"
 
 namespace layercast {
 namespace {
 
-constexpr std::string_view kWeight = "weight";  // the ending that names of scales replace
-constexpr std::string_view kInputScale = "input_scale";
-// "activation_scale" is transformers' name.
-constexpr std::array<std::string_view, 2> kScalesOfActivations = {kInputScale, "activation_scale"};
-constexpr std::string_view kInputGlobalScale = "input_global_scale";  // compressed-tensors' for NVFP4, a reciprocal
 constexpr const char* kShapeOfPacked = "the shape of packed integers, which the layer has";
 constexpr const char* kNoInputScale = "scales of activations, which this engine does not have";
 
@@ -90,7 +85,7 @@ bool QuantizableLayer::IsInputScale(std::uint32_t index) const {
   return holds_input_scales_ && index + num_weights_ >= parameters().size();
 }
 
-std::span<const std::string_view> QuantizableLayer::input_scale_names() const { return kScalesOfActivations; }
+std::span<const std::string_view> QuantizableLayer::input_scale_names() const { return kInputScales; }
 
 void QuantizableLayer::SetSkipRules() {
   skip_rules_.clear();

@@ -1,5 +1,6 @@
 #include <array>
 
+#include "engine_side/model/naming/code_names.h"
 #include "layercast/model/weights_mapper.h"
 
 namespace layercast {
@@ -9,8 +10,8 @@ WeightsMapper KvScaleNames() {
   const auto suffix = [&](const std::string& from, const std::string& to) {
     rules.push_back(NameRule::Suffix(from, to));
   };
-  suffix("kv_scale", "attn.kv_scale");  // an older form: one scale for keys and values
-  for (const std::string scale : {"k_scale", "v_scale"}) {
+  suffix(std::string(kKeyValueScale), "attn." + std::string(kKeyValueScale));
+  for (const std::string& scale : {std::string(kKeyScale), std::string(kValueScale)}) {
     for (const std::string projection : {"k_proj.", "v_proj.", "qkv_proj.", "qkqkv_proj."}) {
       suffix("self_attn." + projection + scale, "self_attn.attn." + scale);
     }

@@ -3,21 +3,10 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine_side/model/naming/code_names.h"
 #include "src/base/rounding.h"
 
 namespace layercast {
-namespace {
-
-// The suffixes that a stack's scale may have if one module's scale is called `scale`.
-std::vector<std::string> StackedNames(const std::string& scale) {
-  constexpr std::string_view kOfWeight = "weight_";
-  const bool of_weight = scale.starts_with(kOfWeight);
-  std::vector<std::string> suffixes = {"_" + (of_weight ? scale.substr(kOfWeight.size()) : scale), "." + scale};
-  if (of_weight) suffixes.insert(suffixes.begin() + 1, "_" + scale);
-  return suffixes;
-}
-
-}  // namespace
 
 QuantizedForm QuantizedForm::Mxfp4() {
   return {.scales = Scales::kBlock,
@@ -63,21 +52,21 @@ std::string_view QuantizedForm::recipe() const {
 }
 
 std::vector<std::string> QuantizedForm::StackedScales() const {
-  std::vector<std::string> names = StackedNames(checkpoint_scale);
-  if (!other_scale.empty()) std::ranges::move(StackedNames(other_scale), std::back_inserter(names));
+  std::vector<std::string> names = SuffixesOfStack(checkpoint_scale);
+  if (!other_scale.empty()) std::ranges::move(SuffixesOfStack(other_scale), std::back_inserter(names));
   return names;
 }
 
 std::vector<std::string> QuantizedForm::StackedGlobalScales() const {
-  return has_global_scale ? StackedNames(std::string(kGlobalScale)) : std::vector<std::string>();
+  return has_global_scale ? SuffixesOfStack(kGlobalScale) : std::vector<std::string>();
 }
 
 std::vector<std::string> QuantizedForm::StackedGlobalReciprocals() const {
-  return has_global_scale ? StackedNames(std::string(kGlobalReciprocal)) : std::vector<std::string>();
+  return has_global_scale ? SuffixesOfStack(kGlobalReciprocal) : std::vector<std::string>();
 }
 
 std::string_view QuantizedForm::kernel_scale() const {
-  return scales == Scales::kBlock && scale_dtype == DType::kF32 ? "weight_scale_inv" : "weight_scale";
+  return scales == Scales::kBlock && scale_dtype == DType::kF32 ? kScalesOfBlocks : "weight_scale";
 }
 
 Shape QuantizedForm::ScaleShape(std::int64_t rows, std::int64_t cols) const {

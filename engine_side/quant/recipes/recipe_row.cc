@@ -6,6 +6,7 @@
 
 #include "engine_side/quant/recipes/recipe_parts.h"
 #include "layercast/error.h"
+#include "layercast/model/quantized_form.h"
 #include "src/base/rounding.h"
 
 namespace layercast {
@@ -41,7 +42,7 @@ std::vector<TensorSpec> OfFormat::KernelTensors(DType dtype, std::int64_t rows, 
   CheckSource(name(), dtype, rows, cols);
   if (format.block_rows == 1 && format.block_cols != 0) CheckWholeBlocks(name(), cols, format.block_cols);
   std::vector<TensorSpec> tensors = {row_.Codes(rows, cols), row_.Scales(rows, cols)};
-  if (format.has_global_scale) tensors.push_back({std::string(RecipeRow::kGlobalScale), DType::kF32, {1}});
+  if (format.has_global_scale) tensors.push_back({std::string(QuantizedForm::kGlobalScale), DType::kF32, {1}});
   return tensors;
 }
 

@@ -16,9 +16,6 @@ std::unique_ptr<const Recipe> MakeOfFormat(const RecipeRow& row, const RecipeOpt
 
 // Immutable value.
 struct RecipeRow {
-  // The scale of all scales; its name replaces "weight", as the others' do.
-  static constexpr std::string_view kGlobalScale = "weight_scale_2";
-
   std::string_view name;
   CpuKernel* kernel;
   CodeFormat format{};                       // not of `none`

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "engine_side/model/naming/code_names.h"
 #include "engine_side/quant/scales.h"
 #include "layercast/error.h"
 
@@ -31,7 +32,7 @@ constexpr std::array kRecipes = {
     RecipeRow{.name = "fp8_per_block",
               .kernel = CpuFp8PerBlock,
               .format = {.block_rows = kFp8Block, .block_cols = kFp8Block},
-              .scales = "weight_scale_inv",
+              .scales = kScalesOfBlocks,
               .takes_power_of_two = true},
     // OCP microscaling: one power of two for each 32 columns of a row, the smallest that is at least amax_block / 448.
     //   q = cvt(w / s); s is stored as its exponent's byte (E8M0)

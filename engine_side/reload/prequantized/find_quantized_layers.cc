@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "engine_side/model/naming/code_names.h"
 #include "engine_side/model/naming/path.h"
-#include "engine_side/reload/prequantized/code_names.h"
 #include "engine_side/reload/prequantized/layers_by_module.h"
 #include "engine_side/reload/prequantized/missing_parts.h"
 #include "layercast/error.h"

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "engine_side/model/naming/code_names.h"
 #include "engine_side/model/naming/path.h"
 #include "engine_side/reload/work/checked_dequantize.h"
 #include "layercast/error.h"
@@ -13,15 +14,13 @@
 namespace layercast {
 namespace {
 
-constexpr std::string_view kBlocks = "_blocks";
-constexpr std::string_view kScales = "_scales";
 constexpr std::int64_t kBlockColumns = 32;
 constexpr std::int64_t kBlockBytes = 16;
 constexpr std::int64_t kMostColumns = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint8_t kNaN = 0xFF;  // the only e8m0 code that is no power of two
 
 bool HoldsBlocks(const TensorSpec& spec) {
-  return spec.dtype == DType::kU8 && spec.name.ends_with(kBlocks) && spec.shape.size() == 4 &&
+  return spec.dtype == DType::kU8 && spec.name.ends_with(kBlocksOfStack) && spec.shape.size() == 4 &&
          spec.shape[3] == kBlockBytes && spec.shape[2] <= kMostColumns / kBlockColumns;
 }
 
@@ -45,7 +44,7 @@ TensorSpec PackedExperts::Unpacked(std::int64_t expert) const {
 std::vector<PackedExperts> FindPackedExperts(Module& model, std::span<const TensorSpec> specs) {
   std::unordered_map<std::string_view, std::uint32_t> index_of;
   for (std::uint32_t i = 0; i < specs.size(); ++i) {
-    if (specs[i].name.ends_with(kScales)) index_of.emplace(specs[i].name, i);
+    if (specs[i].name.ends_with(kScalesOfStack)) index_of.emplace(specs[i].name, i);
   }
   std::vector<PackedExperts> found;
   for (std::uint32_t i = 0; i < specs.size(); ++i) {
@@ -65,7 +64,8 @@ std::vector<PackedExperts> FindPackedExperts(Module& model, std::span<const Tens
     experts.dtype = to.owner->parameters()[to.pieces.front().parameter].spec.dtype;
     experts.path = std::move(to.owner_path);
 
-    const std::string name = spec.name.substr(0, spec.name.size() - kBlocks.size()) + std::string(kScales);
+    const std::string name =
+        spec.name.substr(0, spec.name.size() - kBlocksOfStack.size()) + std::string(kScalesOfStack);
     const TensorSpec expected{name, DType::kU8, {spec.shape[0], spec.shape[1], spec.shape[2]}};
     const auto scales = index_of.find(name);
     const std::string what = "layer " + experts.path + ": '" + spec.name + "' is " + Describe(spec);

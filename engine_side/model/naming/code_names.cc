@@ -1,4 +1,4 @@
-#include "engine_side/reload/prequantized/code_names.h"
+#include "engine_side/model/naming/code_names.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -24,6 +24,15 @@ std::vector<std::string> NamesWithoutPacked(std::string_view codes) {
 }
 
 }  // namespace
+
+std::vector<std::string> SuffixesOfStack(std::string_view name) {
+  constexpr std::string_view kOfWeight = "weight_";
+  const bool of_weight = name.starts_with(kOfWeight);
+  const std::string whole(name);
+  std::vector<std::string> suffixes = {"_" + (of_weight ? whole.substr(kOfWeight.size()) : whole), "." + whole};
+  if (of_weight) suffixes.insert(suffixes.begin() + 1, "_" + whole);
+  return suffixes;
+}
 
 bool NamesPackedCodes(std::string_view codes) { return codes.ends_with(kPacked); }
 
@@ -80,9 +89,13 @@ std::vector<std::string> GlobalScaleNames(const std::string& name, const Quantiz
 std::string ZeroPointName(const std::string& name) { return JoinPath(ParentPath(name), QuantizedForm::kZeroPoint); }
 
 std::vector<std::string> InputScaleNames(const std::string& weight, bool packed) {
-  if (!weight.ends_with(kWeightSuffix)) return {weight + "_input_scale", weight + "_activation_scale"};  // of a stack
-  if (packed) return {JoinPath(ParentPath(weight), "input_global_scale")};
-  return {JoinPath(ParentPath(weight), "input_scale"), JoinPath(ParentPath(weight), "activation_scale")};
+  const bool of_stack = !weight.ends_with(kWeightSuffix);
+  if (packed && !of_stack) return {JoinPath(ParentPath(weight), kInputGlobalScale)};
+  std::vector<std::string> names;
+  for (const std::string_view name : kInputScales) {
+    names.push_back(of_stack ? weight + "_" + std::string(name) : JoinPath(ParentPath(weight), name));
+  }
+  return names;
 }
 
 }  // namespace layercast
