@@ -98,34 +98,31 @@ void CopyLayer(const Layers& layers, int layer, CUstream_st* stream) {
         "copy");
 }
 
+LayerPass Quantizes(CudaKernel& kernel) {
+  return [&kernel](const Layers& layers, int layer, CUstream_st* stream) {
+    CudaQuantization q;
+    q.piece = layers.layer(layer);
+    q.amax = {layers.amax()};
+    q.values = layers.values(layer);
+    q.scales = layers.scales();
+    q.global_scale = layers.whole_scale();
+    q.fault = layers.fault();
+    q.stream = stream;
+    kernel(q);
+  };
+}
+
 std::vector<TimedPass> Passes(const Shape& shape) {
   const double n = static_cast<double>(shape.elements());
   return {
-      {"none", 4 * n, [](const Layers& l, int i, auto s) { CudaCopy(l.layer(i), l.values(i), l.fault(), s); }},
-      {"fp8_per_tensor, amax known", 3 * n,
-       [](const Layers& l, int i, auto s) {
-         CudaFp8PerTensor(l.layer(i), {l.amax()}, l.values(i), l.whole_scale(), l.fault(), s);
-       }},
-      {"fp8_per_channel", 3 * n,
-       [](const Layers& l, int i, auto s) {
-         CudaFp8PerChannel(l.layer(i), nullptr, l.values(i), l.float_scales(), l.fault(), s);
-       }},
-      {"fp8_per_block", 3 * n,
-       [](const Layers& l, int i, auto s) {
-         CudaFp8PerBlock(l.layer(i), false, l.values(i), l.float_scales(), l.fault(), s);
-       }},
-      {"mxfp8", 3.03125 * n,
-       [](const Layers& l, int i, auto s) { CudaMxfp8(l.layer(i), l.values(i), l.scales(), l.fault(), s); }},
-      {"mxfp4", 2.53125 * n,
-       [](const Layers& l, int i, auto s) { CudaMxfp4(l.layer(i), l.values(i), l.scales(), l.fault(), s); }},
-      {"nvfp4, amax known", 2.5625 * n,
-       [](const Layers& l, int i, auto s) {
-         CudaNvfp4(l.layer(i), {l.amax()}, l.values(i), l.scales(), l.whole_scale(), l.fault(), s);
-       }},
-      {"int8_per_channel", 3 * n,
-       [](const Layers& l, int i, auto s) {
-         CudaInt8PerChannel(l.layer(i), nullptr, l.values(i), l.float_scales(), l.fault(), s);
-       }},
+      {"none", 4 * n, Quantizes(CudaCopy)},
+      {"fp8_per_tensor, amax known", 3 * n, Quantizes(CudaKernelOf("fp8_per_tensor"))},
+      {"fp8_per_channel", 3 * n, Quantizes(CudaKernelOf("fp8_per_channel"))},
+      {"fp8_per_block", 3 * n, Quantizes(CudaKernelOf("fp8_per_block"))},
+      {"mxfp8", 3.03125 * n, Quantizes(CudaKernelOf("mxfp8"))},
+      {"mxfp4", 2.53125 * n, Quantizes(CudaKernelOf("mxfp4"))},
+      {"nvfp4, amax known", 2.5625 * n, Quantizes(CudaKernelOf("nvfp4"))},
+      {"int8_per_channel", 3 * n, Quantizes(CudaKernelOf("int8_per_channel"))},
       {"amax", 2 * n, [](const Layers& l, int i, auto s) { CudaAmax(l.layer(i), l.amax(), l.fault(), s); }},
       {"amax of rows", 2 * n,
        [](const Layers& l, int i, auto s) { CudaRowAmax(l.layer(i), l.float_scales(), l.fault(), s); }},

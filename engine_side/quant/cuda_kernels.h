@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "src/device/kernels/cuda_fault.h"
 #include "src/device/kernels/cuda_matrix.h"
@@ -23,39 +24,37 @@ struct CudaTensorAmax {
   float value = 0.0F;
 };
 
+// Rows of a weight and what they become, all in device memory. Value; borrows.
+struct CudaQuantization {
+  CudaMatrix piece;
+  bool power_of_two = false;  // RecipeOptions::power_of_two_scales
+  CudaTensorAmax amax;        // of the whole weight, if the recipe's scales are made from it
+  // The magnitudes of the whole weight's rows, which must be finite and not negative. Null if each row's own is used.
+  const float* row_amax = nullptr;
+  std::uint8_t* values = nullptr;
+  void* scales = nullptr;
+  float* global_scale = nullptr;  // if the recipe has one
+  CudaFaultWord* fault = nullptr;
+  CUstream_st* stream = nullptr;
+
+  std::uint8_t* byte_scales() const { return static_cast<std::uint8_t*>(scales); }
+  float* float_scales() const { return static_cast<float*>(scales); }
+};
+
+// A recipe's kernel. Pieces begin and end where the recipe's row_granularity allows, and columns are whole blocks where
+// it asks for them.
+using CudaKernel = void(const CudaQuantization& quantization);
+
+// The kernel of the recipe called `name`, which must not be `none`, as that quantizes nothing. Throws kUnsupported,
+// naming it, if there is none.
+CudaKernel& CudaKernelOf(std::string_view name);
+
 // Loads all kernels of this header onto the calling thread's device. Otherwise each is loaded when it is first started,
 // which may wait for everything that runs on the device, including NCCL's kernels, which wait for their peers.
 void LoadCudaKernels();
 
 // none. `values` has the weight's dtype.
-void CudaCopy(const CudaMatrix& piece, void* values, CudaFaultWord* fault, CUstream_st* stream);
-
-// fp8_per_tensor.
-void CudaFp8PerTensor(const CudaMatrix& piece, CudaTensorAmax amax, std::uint8_t* values, float* scale,
-                      CudaFaultWord* fault, CUstream_st* stream);
-
-// fp8_per_channel and int8_per_channel. `row_amax` has the magnitudes of the whole weight's rows, which must be finite
-// and not negative. If it is null, each row's own is used.
-void CudaFp8PerChannel(const CudaMatrix& piece, const float* row_amax, std::uint8_t* values, float* scales,
-                       CudaFaultWord* fault, CUstream_st* stream);
-void CudaInt8PerChannel(const CudaMatrix& piece, const float* row_amax, std::uint8_t* values, float* scales,
-                        CudaFaultWord* fault, CUstream_st* stream);
-
-// fp8_per_block. first_row is a multiple of 128. So is rows, unless the piece ends at the weight's last row.
-void CudaFp8PerBlock(const CudaMatrix& piece, bool power_of_two, std::uint8_t* values, float* scales,
-                     CudaFaultWord* fault, CUstream_st* stream);
-
-// mxfp8. cols is a multiple of 32.
-void CudaMxfp8(const CudaMatrix& piece, std::uint8_t* values, std::uint8_t* scales, CudaFaultWord* fault,
-               CUstream_st* stream);
-
-// mxfp4. cols is a multiple of 32.
-void CudaMxfp4(const CudaMatrix& piece, std::uint8_t* values, std::uint8_t* scales, CudaFaultWord* fault,
-               CUstream_st* stream);
-
-// nvfp4. cols is a multiple of 16.
-void CudaNvfp4(const CudaMatrix& piece, CudaTensorAmax amax, std::uint8_t* values, std::uint8_t* scales,
-               float* global_scale, CudaFaultWord* fault, CUstream_st* stream);
+CudaKernel CudaCopy;
 
 // Rescale the codes of a weight that has one scale to a larger one, in place (rescale.h): FP8 per tensor, and blocks of
 // NVFP4.

@@ -1,49 +1,52 @@
-#include "engine_side/quant/cuda/cuda_recipes.h"
-
+// Which kernel quantizes by which recipe on a CUDA device.
 #include <algorithm>
 #include <iterator>
 #include <string>
 
+#include "engine_side/quant/cuda_kernels.h"
 #include "layercast/error.h"
 
 namespace layercast {
+
+using LoadKernels = void();
+
+// Each is in the file that compiles its kernels, because a kernel can be named only there: those of recipes in the one
+// that is named after the recipe.
+CudaKernel CudaFp8PerTensor, CudaFp8PerChannel, CudaInt8PerChannel, CudaFp8PerBlock, CudaMxfp8, CudaMxfp4, CudaNvfp4;
+LoadKernels LoadCudaFp8PerTensor, LoadCudaFp8PerChannel, LoadCudaInt8PerChannel, LoadCudaFp8PerBlock, LoadCudaMxfp8,
+    LoadCudaMxfp4, LoadCudaNvfp4, LoadCudaCopy, LoadCudaRescale, LoadCudaDequantize;
+
 namespace {
 
-template <class T>
-T* Output(const CudaQuantization& q, std::size_t index) {
-  return reinterpret_cast<T*>(q.outputs[index].data);
-}
-std::uint8_t* Codes(const CudaQuantization& q) { return Output<std::uint8_t>(q, 0); }
-std::uint8_t* ByteScales(const CudaQuantization& q) { return Output<std::uint8_t>(q, 1); }
-float* Scales(const CudaQuantization& q) { return Output<float>(q, 1); }
+struct CudaRecipe {
+  std::string_view name;
+  CudaKernel* quantize;
+  LoadKernels* load;
+};
 
 constexpr CudaRecipe kRecipes[] = {
-    {"fp8_per_tensor", true,
-     [](const CudaQuantization& q) { CudaFp8PerTensor(q.piece, q.amax, Codes(q), Scales(q), q.fault, q.stream); }},
-    {"fp8_per_channel", false,
-     [](const CudaQuantization& q) { CudaFp8PerChannel(q.piece, q.row_amax, Codes(q), Scales(q), q.fault, q.stream); }},
-    {"int8_per_channel", false,
-     [](const CudaQuantization& q) {
-       CudaInt8PerChannel(q.piece, q.row_amax, Codes(q), Scales(q), q.fault, q.stream);
-     }},
-    {"fp8_per_block", false,
-     [](const CudaQuantization& q) {
-       CudaFp8PerBlock(q.piece, q.options.power_of_two_scales, Codes(q), Scales(q), q.fault, q.stream);
-     }},
-    {"mxfp8", false, [](const CudaQuantization& q) { CudaMxfp8(q.piece, Codes(q), ByteScales(q), q.fault, q.stream); }},
-    {"mxfp4", false, [](const CudaQuantization& q) { CudaMxfp4(q.piece, Codes(q), ByteScales(q), q.fault, q.stream); }},
-    {"nvfp4", true,
-     [](const CudaQuantization& q) {
-       CudaNvfp4(q.piece, q.amax, Codes(q), ByteScales(q), Output<float>(q, 2), q.fault, q.stream);
-     }},
+    {"fp8_per_tensor", CudaFp8PerTensor, LoadCudaFp8PerTensor},
+    {"fp8_per_channel", CudaFp8PerChannel, LoadCudaFp8PerChannel},
+    {"int8_per_channel", CudaInt8PerChannel, LoadCudaInt8PerChannel},
+    {"fp8_per_block", CudaFp8PerBlock, LoadCudaFp8PerBlock},
+    {"mxfp8", CudaMxfp8, LoadCudaMxfp8},
+    {"mxfp4", CudaMxfp4, LoadCudaMxfp4},
+    {"nvfp4", CudaNvfp4, LoadCudaNvfp4},
 };
 
 }  // namespace
 
-const CudaRecipe& CudaRecipeOf(std::string_view name) {
+CudaKernel& CudaKernelOf(std::string_view name) {
   const auto* const found = std::ranges::find(kRecipes, name, &CudaRecipe::name);
-  if (found != std::end(kRecipes)) return *found;
+  if (found != std::end(kRecipes)) return *found->quantize;
   throw Error(ErrorCode::kUnsupported, "recipe '" + std::string(name) + "' has no kernels for CUDA devices");
+}
+
+void LoadCudaKernels() {
+  for (const CudaRecipe& recipe : kRecipes) recipe.load();
+  LoadCudaCopy();
+  LoadCudaRescale();
+  LoadCudaDequantize();
 }
 
 }  // namespace layercast

@@ -1,13 +1,12 @@
 #include "engine_side/quant/cuda/bodies/row_body.cuh"
-#include "engine_side/quant/cuda/load_kernels.h"
 #include "engine_side/quant/cuda_kernels.h"
 #include "src/device/kernels/run.cuh"
 
 namespace layercast {
 
-void CudaFp8PerChannel(const CudaMatrix& piece, const float* row_amax, std::uint8_t* values, float* scales,
-                       CudaFaultWord* fault, CUstream_st* stream) {
-  cuda::RunRows<cuda::Fp8RowEncoder>(cuda::OnDevice(stream), piece, row_amax, values, scales, fault);
+void CudaFp8PerChannel(const CudaQuantization& q) {
+  cuda::RunRows<cuda::Fp8RowEncoder>(cuda::OnDevice(q.stream), q.piece, q.row_amax, q.values, q.float_scales(),
+                                     q.fault);
 }
 
 void LoadCudaFp8PerChannel() {

@@ -1,13 +1,11 @@
 #include "engine_side/quant/cuda/bodies/one_scale_body.cuh"
-#include "engine_side/quant/cuda/load_kernels.h"
 #include "engine_side/quant/cuda_kernels.h"
 #include "src/device/kernels/run.cuh"
 
 namespace layercast {
 
-void CudaFp8PerTensor(const CudaMatrix& piece, CudaTensorAmax amax, std::uint8_t* values, float* scale,
-                      CudaFaultWord* fault, CUstream_st* stream) {
-  cuda::RunFp8PerTensor(cuda::OnDevice(stream), piece, amax, values, scale, fault);
+void CudaFp8PerTensor(const CudaQuantization& q) {
+  cuda::RunFp8PerTensor(cuda::OnDevice(q.stream), q.piece, q.amax, q.values, q.float_scales(), q.fault);
 }
 
 void LoadCudaFp8PerTensor() {

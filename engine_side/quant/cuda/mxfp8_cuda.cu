@@ -1,13 +1,12 @@
 #include "engine_side/quant/cuda/bodies/small_block_body.cuh"
-#include "engine_side/quant/cuda/load_kernels.h"
 #include "engine_side/quant/cuda_kernels.h"
 #include "src/device/kernels/run.cuh"
 
 namespace layercast {
 
-void CudaMxfp8(const CudaMatrix& piece, std::uint8_t* values, std::uint8_t* scales, CudaFaultWord* fault,
-               CUstream_st* stream) {
-  cuda::RunSmallBlocks<cuda::Mxfp8Format>(cuda::OnDevice(stream), piece, {}, values, scales, nullptr, fault);
+void CudaMxfp8(const CudaQuantization& q) {
+  cuda::RunSmallBlocks<cuda::Mxfp8Format>(cuda::OnDevice(q.stream), q.piece, {}, q.values, q.byte_scales(), nullptr,
+                                          q.fault);
 }
 
 void LoadCudaMxfp8() {

@@ -1,13 +1,12 @@
 #include "engine_side/quant/cuda/bodies/small_block_body.cuh"
-#include "engine_side/quant/cuda/load_kernels.h"
 #include "engine_side/quant/cuda_kernels.h"
 #include "src/device/kernels/run.cuh"
 
 namespace layercast {
 
-void CudaNvfp4(const CudaMatrix& piece, CudaTensorAmax amax, std::uint8_t* values, std::uint8_t* scales,
-               float* global_scale, CudaFaultWord* fault, CUstream_st* stream) {
-  cuda::RunSmallBlocks<cuda::Nvfp4Format>(cuda::OnDevice(stream), piece, amax, values, scales, global_scale, fault);
+void CudaNvfp4(const CudaQuantization& q) {
+  cuda::RunSmallBlocks<cuda::Nvfp4Format>(cuda::OnDevice(q.stream), q.piece, q.amax, q.values, q.byte_scales(),
+                                          q.global_scale, q.fault);
 }
 
 void LoadCudaNvfp4() {

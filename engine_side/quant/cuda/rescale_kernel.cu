@@ -1,5 +1,4 @@
 #include "engine_side/quant/cuda/bodies/rescale_body.cuh"
-#include "engine_side/quant/cuda/load_kernels.h"
 #include "engine_side/quant/cuda_kernels.h"
 #include "src/device/kernels/for_elements.cuh"
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "engine_side/quant/cuda/bodies/cuda_codes.h"
-#include "engine_side/quant/cuda/cuda_recipes.h"
 #include "engine_side/quant/cuda_kernels.h"
 #include "engine_side/reload/device/move_kernels.h"
 #include "engine_side/reload/device/reload_stream.h"
@@ -109,13 +108,22 @@ void CudaReloadStream::Quantize(const Recipe& recipe, const MatrixView& rows, st
   const OnCudaDevice scope(stream().device());
   const CudaMatrix piece{rows.dtype, rows.data, rows.rows, rows.cols, rows.row_stride, first_row};
   if (recipe.name() == "none") return CopyChecked(piece, outputs[0].data, fault_word);
-  const CudaRecipe& kernel = CudaRecipeOf(recipe.name());
+  CudaKernel& kernel = CudaKernelOf(recipe.name());
   auto* const fault = reinterpret_cast<CudaFaultWord*>(fault_word);
   // The magnitude of a piece is not the whole weight's.
-  LAYERCAST_CHECK(!kernel.of_whole_amax || amax.tensor >= 0.0F || rows.rows == outputs[0].rows);
-  const CudaTensorAmax whole = kernel.of_whole_amax ? AmaxOf(piece, amax.tensor, fault) : CudaTensorAmax{};
-  const float* const row_amax = amax.rows.empty() ? nullptr : amax.rows.data();
-  kernel.quantize({piece, recipe.options(), whole, row_amax, outputs, fault, stream().handle()});
+  const bool of_whole_amax = recipe.Needs(ShardAxis::kNone) == AmaxNeed::kTensor;
+  LAYERCAST_CHECK(!of_whole_amax || amax.tensor >= 0.0F || rows.rows == outputs[0].rows);
+  CudaQuantization quantization;
+  quantization.piece = piece;
+  quantization.power_of_two = recipe.options().power_of_two_scales;
+  if (of_whole_amax) quantization.amax = AmaxOf(piece, amax.tensor, fault);
+  if (!amax.rows.empty()) quantization.row_amax = amax.rows.data();
+  quantization.values = reinterpret_cast<std::uint8_t*>(outputs[0].data);
+  quantization.scales = outputs[1].data;
+  if (outputs.size() > 2) quantization.global_scale = reinterpret_cast<float*>(outputs[2].data);
+  quantization.fault = fault;
+  quantization.stream = stream().handle();
+  kernel(quantization);
 }
 
 // Copies rows of the tensor at `to`, and looks for NaN and infinity in them. Types that the kernel of `none` does not
@@ -123,7 +131,12 @@ void CudaReloadStream::Quantize(const Recipe& recipe, const MatrixView& rows, st
 void CudaReloadStream::CopyChecked(const CudaMatrix& piece, std::byte* to, std::uint64_t* fault) {
   const DType dtype = piece.dtype;
   if (IsKernelDType(dtype)) {
-    return CudaCopy(piece, to, reinterpret_cast<CudaFaultWord*>(fault), stream().handle());
+    CudaQuantization copy;
+    copy.piece = piece;
+    copy.values = reinterpret_cast<std::uint8_t*>(to);
+    copy.fault = reinterpret_cast<CudaFaultWord*>(fault);
+    copy.stream = stream().handle();
+    return CudaCopy(copy);
   }
   const std::int64_t row_bytes = piece.cols * BitsPerElement(dtype) / 8;
   LAYERCAST_CHECK(piece.first_row == 0 && piece.row_stride == row_bytes);

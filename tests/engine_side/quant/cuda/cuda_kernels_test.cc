@@ -6,7 +6,6 @@
 #include <cstring>
 #include <optional>
 
-#include "engine_side/quant/cuda/cuda_recipes.h"
 #include "engine_side/quant/recipes/recipe_table.h"
 #include "layercast/error.h"
 #include "src/device/cuda/cuda_memory.h"
@@ -30,27 +29,22 @@ struct KernelCall {
   CudaFaultWord* fault = nullptr;
 
   void Queue(const CudaCase& c, CUstream_st* stream) const {
-    auto* values = reinterpret_cast<std::uint8_t*>(outputs[0]);
-    auto* codes = reinterpret_cast<std::uint8_t*>(outputs.size() > 1 ? outputs[1] : nullptr);
-    auto* scales = reinterpret_cast<float*>(codes);
     if (own_amax != nullptr) {
       ExpectDone(cudaMemsetAsync(own_amax, 0, sizeof(float), stream));
       CudaAmax(piece, own_amax, fault, stream);
     }
-    const CudaTensorAmax whole = own_amax != nullptr ? CudaTensorAmax{own_amax} : amax;
-    const std::string name = c.name;
-    if (name == "none") CudaCopy(piece, values, fault, stream);
-    if (name == "fp8_per_tensor") CudaFp8PerTensor(piece, whole, values, scales, fault, stream);
-    if (name == "fp8_per_channel") CudaFp8PerChannel(piece, rows, values, scales, fault, stream);
-    if (name == "int8_per_channel") CudaInt8PerChannel(piece, rows, values, scales, fault, stream);
-    if (name == "fp8_per_block") {
-      CudaFp8PerBlock(piece, c.options.power_of_two_scales, values, scales, fault, stream);
-    }
-    if (name == "mxfp8") CudaMxfp8(piece, values, codes, fault, stream);
-    if (name == "mxfp4") CudaMxfp4(piece, values, codes, fault, stream);
-    if (name == "nvfp4") {
-      CudaNvfp4(piece, whole, values, codes, reinterpret_cast<float*>(outputs[2]), fault, stream);
-    }
+    CudaQuantization q;
+    q.piece = piece;
+    q.power_of_two = c.options.power_of_two_scales;
+    q.amax = own_amax != nullptr ? CudaTensorAmax{own_amax} : amax;
+    q.row_amax = rows;
+    q.values = reinterpret_cast<std::uint8_t*>(outputs[0]);
+    if (outputs.size() > 1) q.scales = outputs[1];
+    if (outputs.size() > 2) q.global_scale = reinterpret_cast<float*>(outputs[2]);
+    q.fault = fault;
+    q.stream = stream;
+    if (c.name == kCopyCase.name) return CudaCopy(q);
+    CudaKernelOf(c.name)(q);
   }
 };
 
@@ -313,10 +307,10 @@ TEST(CudaKernels, ACapturedGraphQuantizesWhatItsSourceHoldsWhenItRuns) {
 TEST(CudaRecipes, AreAllThatQuantize) {
   for (const std::string& name : KnownRecipes()) {
     if (name != "none") {
-      EXPECT_EQ(CudaRecipeOf(name).name, name);
+      EXPECT_NO_THROW(CudaKernelOf(name)) << name;
     }
   }
-  EXPECT_THROW(CudaRecipeOf("none"), Error);
+  EXPECT_THROW(CudaKernelOf("none"), Error);
 }
 
 }  // namespace
