@@ -1,22 +1,20 @@
 #include "src/session/fetch/fetch.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "layercast/error.h"
 #include "layercast/memory.h"
 #include "src/base/log.h"
 #include "src/base/stop_check.h"
-#include "src/session/fetch/chunk_receiver.h"
-#include "src/session/fetch/fetch_snapshot.h"
-#include "src/session/fetch/fetch_stream.h"
+#include "src/session/fetch/chunk_fetch.h"
 #include "src/session/fetch/publisher_session.h"
 #include "src/session/fetch/shared_schedule.h"
+#include "src/session/fetch/snapshot_fetch.h"
+#include "src/session/fetch/stream_fetch.h"
 #include "src/session/fetch/version_parts.h"
 #include "src/session/link/chunk_memory.h"
 #include "src/session/link/naming_peer.h"
-#include "src/session/link/trainer_cost.h"
 #include "src/session/relay/relay.h"
 
 namespace layercast {
@@ -28,15 +26,16 @@ void AddNew(std::string& words, const std::string& word) {
   if (words.find(word) == std::string::npos) words += ", " + word;
 }
 
-class Session final : public FetchSession {
+// A session with each publisher of one version, and the fetch from all of them.
+class VersionFetch final : public FetchSession {
  public:
-  Session(const FetchOptions& options, FailPoints& failpoints) : options_(options), failpoints_(failpoints) {}
-  ~Session() override { Close(); }
+  VersionFetch(ReceiverIdentity self, const FetchOptions& options, FailPoints& failpoints)
+      : self_(std::move(self)), options_(options), failpoints_(failpoints) {}
+  ~VersionFetch() override { Close(); }
 
   // If no version is named, the first publisher's newest is asked of the others too.
-  void Open(std::span<const std::string> endpoints, const ReceiverIdentity& self, std::string lineage,
-            std::optional<std::uint64_t> step, Deadline deadline) {
-    self_ = self;
+  void Open(std::span<const std::string> endpoints, std::string lineage, std::optional<std::uint64_t> step,
+            Deadline deadline) {
     if (endpoints.empty()) throw Error(ErrorCode::kInvalidArgument, "expected the endpoint of a publisher, got none");
     for (const std::string& endpoint : endpoints) {
       KeepAlive();
@@ -47,7 +46,6 @@ class Session final : public FetchSession {
     }
     SortByRank();
     RememberLayouts();
-    stats_.publishers = Shares();
     stats_.run = publishers_.front()->run();
     stats_.channel = Together();
   }
@@ -64,32 +62,32 @@ class Session final : public FetchSession {
     return configs;
   }
   PublishMode mode() const override { return publishers_.front()->mode(); }
-  FetchStats stats() const override { return stats_; }
+  FetchStats stats() const override {
+    FetchStats stats = stats_;
+    for (const auto& publisher : publishers_) stats.publishers.push_back(publisher->share());
+    return stats;
+  }
 
   void Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink,
              Deadline deadline) override {
-    const TensorNumbers numbers = Numbers();
-    const SharedSchedule shared(schedule, numbers);
-    const auto requests = RequestsOf(amax_requests, numbers, shared);
+    const SharedSchedule shared(schedule, Numbers());
+    const auto requests = RequestsOf(amax_requests, shared);
     const std::vector<Relay::Served> served = ServeOn(shared);
-    const auto receivers = MakeReceivers(shared, numbers, requests, served, sink, deadline);
+    const auto chunks = ChunksOfEach(shared, served, deadline);
     try {
       std::vector<wire::Subscribed> subscribed = Subscribe(shared, requests, served, deadline);
       if (mode() == PublishMode::kSnapshot) {
-        std::set<std::string> lost_relays;
-        FetchSnapshot(std::move(subscribed), shared, amax_requests, receivers, {options_, self_, lost_relays});
+        SnapshotFetch(chunks, std::move(subscribed), shared, amax_requests, sink).Run();
       } else {
-        FetchStream(receivers, shared);
+        StreamFetch(chunks, shared, sink).Run();
       }
     } catch (...) {
-      // Closed before the receivers' slots are freed: nothing may be written to them any more.
+      // Closed before the slots of chunks are freed: nothing may be written to them any more.
       for (const auto& publisher : publishers_) publisher->CloseChannel();
       if (options_.relay != nullptr) options_.relay->Clear({ErrorCode::kUnavailable, "this relay's own reload failed"});
       throw;
     }
-    for (std::size_t i = 0; i < publishers_.size(); ++i) {
-      stats_.publishers[i].serving_core_seconds = publishers_[i]->AskServingCoreSeconds();
-    }
+    for (const auto& publisher : publishers_) publisher->AskServingCost();
   }
 
   void Close() noexcept override {
@@ -101,8 +99,8 @@ class Session final : public FetchSession {
                             Deadline deadline) {
     try {
       NamingPeer(peer, [&] {
-        publishers_.push_back(std::make_unique<PublisherSession>(peer, options_));
-        publishers_.back()->Open(self_, lineage, step, deadline);
+        publishers_.push_back(std::make_unique<PublisherSession>(peer, self_, options_, failpoints_));
+        publishers_.back()->Open(lineage, step, deadline);
       });
       return *publishers_.back();
     } catch (const Error&) {  // if a stop has ended the wait, this error is not the reason
@@ -145,17 +143,6 @@ class Session final : public FetchSession {
     }
   }
 
-  std::vector<PublisherShare> Shares() const {
-    std::vector<PublisherShare> shares;
-    for (const auto& publisher : publishers_) {
-      PublisherShare& share = shares.emplace_back();
-      share.endpoint = publisher->endpoint();
-      share.channel = publisher->channel_use().name;
-      Note(publisher->cost(), share);
-    }
-    return shares;
-  }
-
   // The channels of all publishers as one. Its rate is the slowest's, so that what is slower than that counts as slow.
   ChannelUse Together() const {
     ChannelUse together = publishers_.front()->channel_use();
@@ -177,8 +164,8 @@ class Session final : public FetchSession {
 
   // The requests by publisher, with each publisher's own numbers of tensors and chunks.
   static std::vector<std::vector<AmaxRequest>> RequestsOf(std::span<const AmaxRequest> requests,
-                                                          const TensorNumbers& numbers,
                                                           const SharedSchedule& schedule) {
+    const TensorNumbers& numbers = schedule.numbers();
     std::vector<std::vector<AmaxRequest>> shared(numbers.publishers());
     for (AmaxRequest request : requests) {
       const std::uint32_t publisher = numbers.PublisherOf(request.tensor);
@@ -205,31 +192,21 @@ class Session final : public FetchSession {
     return served;
   }
 
-  // One for each publisher. They refer to `shared`, `requests` and `sink`.
-  std::vector<std::unique_ptr<ChunkReceiver>> MakeReceivers(const SharedSchedule& shared, const TensorNumbers& numbers,
-                                                            const std::vector<std::vector<AmaxRequest>>& requests,
-                                                            const std::vector<Relay::Served>& served, FetchSink& sink,
-                                                            Deadline deadline) {
+  // One for each publisher. They refer to `shared`.
+  std::vector<std::unique_ptr<ChunkFetch>> ChunksOfEach(const SharedSchedule& shared,
+                                                        const std::vector<Relay::Served>& served, Deadline deadline) {
     const std::size_t slots_each =
         std::max(options_.slots / publishers_.size(), std::min(options_.slots, kFewestSlots));
-    std::vector<std::unique_ptr<ChunkReceiver>> receivers;
+    std::vector<std::unique_ptr<ChunkFetch>> chunks;
     for (std::size_t i = 0; i < publishers_.size(); ++i) {
-      const ChunkReceiverParts parts{.publisher = *publishers_[i],
-                                     .schedule = shared.Of(i),
-                                     .amax_requests = requests[i],
-                                     .first_tensor = numbers.FirstOf(static_cast<std::uint32_t>(i)),
-                                     .sink = sink,
-                                     .stats = stats_,
-                                     .share = stats_.publishers[i],
-                                     .failpoints = failpoints_,
-                                     .memory = {.slots = slots_each,
-                                                .places = {host_chunks_, options_.device},
-                                                .kept = served[i].chunks,
-                                                .copies_out = served[i].chunks != nullptr,
-                                                .pool = options_.pool}};
-      receivers.push_back(std::make_unique<ChunkReceiver>(parts, deadline));
+      const ChunkWindow::Memory memory{.slots = slots_each,
+                                       .places = {host_chunks_, options_.device},
+                                       .kept = served[i].chunks,
+                                       .copies_out = served[i].chunks != nullptr,
+                                       .pool = options_.pool};
+      chunks.push_back(std::make_unique<ChunkFetch>(*publishers_[i], shared.Of(i), memory, stats_, deadline));
     }
-    return receivers;
+    return chunks;
   }
 
   // All publishers are asked before any answer is waited for, because each has to read bytes for its first digests.
@@ -274,7 +251,7 @@ class Session final : public FetchSession {
                        const std::string& stage) {
     PublisherLink& link = publishers_[publisher]->link();
     while (!deadline.Passed()) {
-      if (std::optional<wire::Message> message = link.Receive(deadline.AtMost(ChunkReceiver::kPollStep), stage)) {
+      if (std::optional<wire::Message> message = link.Receive(deadline.AtMost(ChunkFetch::kPollStep), stage)) {
         const auto* from = std::get_if<wire::FetchFrom>(&*message);
         if (from == nullptr || !publishers_[publisher]->takes_relays()) return *std::move(message);
         publishers_[publisher]->Note(*from);
@@ -287,14 +264,14 @@ class Session final : public FetchSession {
     return link.Expect(deadline, stage);
   }
 
+  const ReceiverIdentity self_;
   const FetchOptions options_;
   FailPoints& failpoints_;
-  ReceiverIdentity self_;
   HostMemory host_memory_;
   HostChunkMemory host_chunks_{options_.memory != nullptr ? *options_.memory : host_memory_};
   std::vector<std::unique_ptr<PublisherSession>> publishers_;  // by rank
   std::vector<Manifest> manifests_;                            // by rank
-  FetchStats stats_;
+  FetchStats stats_;                                           // without `publishers`, which their sessions have
 };
 
 }  // namespace
@@ -303,8 +280,8 @@ std::unique_ptr<FetchSession> FetchSession::Open(std::span<const std::string> en
                                                  const std::string& lineage, std::optional<std::uint64_t> step,
                                                  const FetchOptions& options, FailPoints& failpoints,
                                                  Deadline deadline) {
-  auto session = std::make_unique<Session>(options, failpoints);
-  session->Open(endpoints, self, lineage, step, deadline);
+  auto session = std::make_unique<VersionFetch>(self, options, failpoints);
+  session->Open(endpoints, lineage, step, deadline);
   return session;
 }
 

@@ -6,27 +6,30 @@
 #include <cstdint>
 
 #include "src/base/deadline.h"
-#include "src/session/fetch/chunk_receiver.h"
+#include "src/session/fetch/publisher_session.h"
 #include "src/session/relays/pace.h"
 
 namespace layercast {
 
 class ProgressNote {
  public:
-  explicit ProgressNote(ChunkReceiver& receiver) : receiver_(receiver) {}
+  explicit ProgressNote(PublisherSession& publisher) : publisher_(publisher) {}
 
   // Chunks were waited for since then.
   void WaitedSince(Deadline::Clock::time_point begin) { waited_ += Deadline::Clock::now() - begin; }
-  // Chunks of so many bytes in all are used up. Says so if it is time.
-  void Tell(std::uint64_t bytes) {
+  // A chunk of so many bytes is used up.
+  void Used(std::uint64_t bytes) { bytes_ += bytes; }
+  std::uint64_t bytes() const { return bytes_; }
+  // Says how far it is, if it is time.
+  void Tell() {
     const auto now = Deadline::Clock::now();
     if (now - told_ < Pace::kPeriod) return;
     told_ = now;
-    const double probed = receiver_.parts().publisher.channel_use().probed_gb_per_s;
-    receiver_.Send(wire::Progress{.bytes = bytes,
-                                  .elapsed_us = Microseconds(now - begin_),
-                                  .waited_us = Microseconds(waited_),
-                                  .bytes_per_second = static_cast<std::uint64_t>(probed * 1e9)});
+    const double probed = publisher_.channel_use().probed_gb_per_s;
+    publisher_.link().Send(wire::Progress{.bytes = bytes_,
+                                          .elapsed_us = Microseconds(now - begin_),
+                                          .waited_us = Microseconds(waited_),
+                                          .bytes_per_second = static_cast<std::uint64_t>(probed * 1e9)});
   }
 
  private:
@@ -34,10 +37,11 @@ class ProgressNote {
     return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count());
   }
 
-  ChunkReceiver& receiver_;
+  PublisherSession& publisher_;
   const Deadline::Clock::time_point begin_ = Deadline::Clock::now();
   Deadline::Clock::time_point told_ = begin_;
   Deadline::Clock::duration waited_{0};
+  std::uint64_t bytes_ = 0;
 };
 
 }  // namespace layercast

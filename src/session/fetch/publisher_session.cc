@@ -1,6 +1,8 @@
 #include "src/session/fetch/publisher_session.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -8,11 +10,20 @@
 #include "src/base/log.h"
 #include "src/session/choose/channel_chooser.h"
 #include "src/session/link/my_host.h"
+#include "src/session/link/trainer_cost.h"
 
 namespace layercast {
 namespace {
 
 constexpr std::chrono::milliseconds kCostTime{200};
+constexpr float kUnknownAmax = -1.0F;  // as in manifests
+
+bool IsMagnitude(float amax) { return std::isfinite(amax) && amax >= 0.0F; }
+
+FetchOptions Unmeasured(FetchOptions options) {
+  options.measure = false;
+  return options;
+}
 
 wire::Hello MakeHello(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step) {
   wire::Hello hello;
@@ -36,12 +47,20 @@ std::shared_ptr<const ManifestLayout> LayoutOf(const FetchOptions& options, cons
 
 }  // namespace
 
-void PublisherSession::Open(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step,
-                            Deadline deadline) {
+PublisherSession::PublisherSession(PeerName peer, ReceiverIdentity self, const FetchOptions& options,
+                                   FailPoints& failpoints)
+    : self_(std::move(self)),
+      options_(options),
+      failpoints_(failpoints),
+      link_(std::move(peer), options.peer_timeout, options.stop) {}
+
+PublisherSession::PublisherSession(const std::string& endpoint, const PublisherSession& publisher)
+    : PublisherSession({"relay", endpoint}, publisher.self_, Unmeasured(publisher.options_), publisher.failpoints_) {}
+
+void PublisherSession::Open(const std::string& lineage, std::optional<std::uint64_t> step, Deadline deadline) {
   deadline = deadline.OrStop(options_.stop);
-  const wire::Welcome welcome = link_.Greet(MakeHello(self, lineage, step), deadline);
+  const wire::Welcome welcome = link_.Greet(MakeHello(self_, lineage, step), deadline);
   manifest_ = Manifest::Decode(welcome.manifest, LayoutOf(options_, endpoint()));
-  cost_ = welcome.cost;
   run_ = welcome.run;
   config_.assign(reinterpret_cast<const char*>(welcome.config.data()), welcome.config.size());
   mode_ = welcome.stream ? PublishMode::kStream : PublishMode::kSnapshot;
@@ -49,6 +68,9 @@ void PublisherSession::Open(const ReceiverIdentity& self, const std::string& lin
   ChosenChannel chosen = options_.channels->Choose(welcome, expect_alive, options_.channel, deadline, options_.measure);
   channel_use_ = {chosen.name, chosen.lane, chosen.reason, chosen.probed_gb_per_s};
   channel_ = std::move(chosen.end);
+  share_.endpoint = endpoint();
+  share_.channel = channel_use_.name;
+  layercast::Note(welcome.cost, share_);
 }
 
 void PublisherSession::Ask(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, bool takes_relays,
@@ -72,8 +94,7 @@ void PublisherSession::CheckAnswer(const wire::Subscribed& subscribed, const Sch
   const auto check = [&](const char* what, std::size_t got, std::size_t asked) {
     const std::size_t most = snapshot ? asked : 0;  // fewer may come now, and the rest with later digests
     if (got <= most) return;
-    throw Error(ErrorCode::kCorrupt, peer().text() + " sent " + std::to_string(got) + " " + what +
-                                         ", expected at most " + std::to_string(most));
+    Refuse("sent " + std::to_string(got) + " " + what + ", expected at most " + std::to_string(most));
   };
   check("chunk digests", subscribed.chunk_digests.size(), schedule.chunks().size());
   std::set<std::uint32_t> tensors;
@@ -81,18 +102,49 @@ void PublisherSession::CheckAnswer(const wire::Subscribed& subscribed, const Sch
   check("tensors' magnitudes", tensors.size(), asked_.amax_requests.size());
 }
 
-double PublisherSession::AskServingCoreSeconds() noexcept {
+const AmaxRequest* PublisherSession::FindRequest(std::uint32_t tensor) const {
+  const auto asked = std::ranges::lower_bound(asked_.amax_requests, tensor, {}, &AmaxRequest::tensor);
+  return asked != asked_.amax_requests.end() && asked->tensor == tensor ? &*asked : nullptr;
+}
+
+void PublisherSession::CheckAmax(std::uint32_t tensor, std::span<const float> amax) const {
+  const AmaxRequest* const asked = FindRequest(tensor);
+  const std::int64_t expected =
+      asked == nullptr ? 0 : NumKept(AsRead(manifest().entry(tensor).spec, *asked).shape, asked->kept);
+  if (asked == nullptr || expected != std::ssize(amax)) {
+    Refuse("sent " + std::to_string(amax.size()) + " magnitudes of tensor " + std::to_string(tensor) + ", expected " +
+           std::to_string(expected));
+  }
+  const auto none = std::ranges::find_if_not(amax, IsMagnitude);
+  if (none != amax.end()) RefuseAmax(tensor, *none);
+}
+
+void PublisherSession::CheckTensorAmax(std::uint32_t tensor, float amax) const {
+  if (!IsMagnitude(amax) && amax != kUnknownAmax) RefuseAmax(tensor, amax);
+}
+
+void PublisherSession::RefuseAmax(std::uint32_t tensor, float amax) const {
+  Refuse("sent " + std::to_string(amax) + " as a magnitude of tensor " + std::to_string(tensor) +
+         ", expected a finite one of at least 0");
+}
+
+void PublisherSession::Refuse(const std::string& what) const {
+  throw Error(ErrorCode::kCorrupt, peer().text() + " " + what);
+}
+
+void PublisherSession::AskServingCost() noexcept {
   try {
     link_.Send(wire::CostRequest{});
     const Deadline deadline = Deadline::After(kCostTime);
     while (const auto message = link_.Receive(deadline, "asking what serving has cost")) {
-      if (const auto* cost = std::get_if<wire::ServingCost>(&*message))
-        return static_cast<double>(cost->core_us) * 1e-6;
+      const auto* const cost = std::get_if<wire::ServingCost>(&*message);
+      if (cost == nullptr) continue;
+      share_.serving_core_seconds = static_cast<double>(cost->core_us) * 1e-6;
+      return;
     }
   } catch (const std::exception& error) {
     log::debug("{}", error.what());
   }
-  return 0;
 }
 
 void PublisherSession::CloseChannel() noexcept {

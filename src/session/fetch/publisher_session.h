@@ -1,7 +1,9 @@
-// A receiver's session with one publisher: the handshake, what the publisher offers, and the channel to it. A fetch
-// session has one for each publisher of a version. Resource; one thread only.
+// A receiver's session with one publisher, or with a relay of one: the handshake, what the peer offers, what it was
+// asked for and whether it answers that, and the channel to it. A fetch session has one for each publisher of a
+// version. Resource; one thread only.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,38 +20,50 @@ namespace layercast {
 
 class PublisherSession {
  public:
-  PublisherSession(PeerName peer, const FetchOptions& options)
-      : options_(options), link_(std::move(peer), options.peer_timeout, options.stop) {}
+  PublisherSession(PeerName peer, ReceiverIdentity self, const FetchOptions& options, FailPoints& failpoints);
+  // With the relay at `endpoint`, which `publisher` has named. Its channels are not measured: that would delay the
+  // first byte, once for each step of the tree.
+  PublisherSession(const std::string& endpoint, const PublisherSession& publisher);
   ~PublisherSession() { Close(); }
   PublisherSession(const PublisherSession&) = delete;
   PublisherSession& operator=(const PublisherSession&) = delete;
 
   // Shakes hands, opens the version and connects a channel.
-  void Open(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step,
-            Deadline deadline);
+  void Open(const std::string& lineage, std::optional<std::uint64_t> step, Deadline deadline);
   // Asks for a schedule, by its digest. The answer is `subscribed`, or `need_schedule`, upon which it is sent whole.
   // `takes_relays` says that chunks may come from other receivers, if that spares the publisher anything. `serves_at`
-  // is where this receiver relays what comes.
+  // is where this receiver relays what comes. `amax_requests` are sorted by tensor.
   void Ask(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, bool takes_relays = false,
            const RelayPlace& serves_at = {});
   void AskAgain(const Schedule& schedule);
   // Throws kCorrupt if the publisher answers more than was asked.
   void CheckAnswer(const wire::Subscribed& subscribed, const Schedule& schedule) const;
-  // The core seconds that serving has cost the publisher while this session was open. 0 if it does not say, or not
-  // soon; that is no error, since the receiver already has everything.
-  double AskServingCoreSeconds() noexcept;
+  // Whether magnitudes of that tensor were asked for.
+  bool AskedAmaxOf(std::uint32_t tensor) const { return FindRequest(tensor) != nullptr; }
+  // Throws unless these are magnitudes, and as many of them were asked for of that tensor.
+  void CheckAmax(std::uint32_t tensor, std::span<const float> amax) const;
+  // Throws unless this can be the magnitude of a whole tensor: -1 says that it is not known.
+  void CheckTensorAmax(std::uint32_t tensor, float amax) const;
+  // Throws an error about what the peer sent.
+  [[noreturn]] void Refuse(const std::string& what) const;
+  // Asks what serving has cost the publisher while this session was open. 0 if it does not say, or not soon; that is no
+  // error, since the receiver already has everything.
+  void AskServingCost() noexcept;
   // Closes the channel: nothing is read or written over it any more. Idempotent.
   void CloseChannel() noexcept;
   void Close() noexcept;
 
   const PeerName& peer() const { return link_.peer(); }
   const std::string& endpoint() const { return peer().endpoint; }
+  const FetchOptions& options() const { return options_; }
+  FailPoints& failpoints() const { return failpoints_; }
   const Manifest& manifest() const { return manifest_; }
   PublishMode mode() const { return mode_; }
   const std::string& run() const { return run_; }  // which run of a trainer the version is of; empty: not known
   const ChannelUse& channel_use() const { return channel_use_; }
-  const wire::TrainerCost& cost() const { return cost_; }  // of a snapshot
-  const std::string& config() const { return config_; }    // of the version's model; empty: none was sent
+  const std::string& config() const { return config_; }  // of the version's model; empty: none was sent
+  // What came from this publisher, and what that cost it. Counted by who takes it.
+  PublisherShare& share() { return share_; }
   PublisherLink& link() { return link_; }
   FetchingEnd& channel() { return *channel_; }
   // Whether chunks may come from relays. Then no byte moves before the publisher has said where from.
@@ -59,14 +73,19 @@ class PublisherSession {
   std::optional<wire::FetchFrom> TakeFetchFrom() { return std::exchange(fetch_from_, std::nullopt); }
 
  private:
+  const AmaxRequest* FindRequest(std::uint32_t tensor) const;  // null: nothing was asked for
+  [[noreturn]] void RefuseAmax(std::uint32_t tensor, float amax) const;
+
+  const ReceiverIdentity self_;
   const FetchOptions options_;
+  FailPoints& failpoints_;
   PublisherLink link_;
   Manifest manifest_;
   PublishMode mode_ = PublishMode::kSnapshot;
   std::string run_;
   ChannelUse channel_use_;
-  wire::TrainerCost cost_;
   std::string config_;
+  PublisherShare share_;
   std::unique_ptr<FetchingEnd> channel_;
   wire::Subscribe asked_;  // its schedule is left out
   std::optional<wire::FetchFrom> fetch_from_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "layercast/error.h"
 #include "src/base/check.h"
@@ -20,15 +21,18 @@ std::uint32_t TensorNumbers::PublisherOf(std::uint32_t tensor) const {
   return static_cast<std::uint32_t>(std::ranges::upper_bound(first_, tensor) - first_.begin() - 1);
 }
 
-SharedSchedule::SharedSchedule(const Schedule& whole, const TensorNumbers& numbers)
-    : schedules_(numbers.publishers()), chunk_of_(numbers.publishers()), first_share_{0} {
-  std::vector<std::vector<Region>> regions(numbers.publishers());  // those of one chunk, by publisher
-  std::vector<std::uint32_t> share(numbers.publishers());
+SharedSchedule::SharedSchedule(const Schedule& whole, TensorNumbers numbers)
+    : numbers_(std::move(numbers)),
+      schedules_(numbers_.publishers()),
+      chunk_of_(numbers_.publishers()),
+      first_share_{0} {
+  std::vector<std::vector<Region>> regions(numbers_.publishers());  // those of one chunk, by publisher
+  std::vector<std::uint32_t> share(numbers_.publishers());
   for (const Chunk& chunk : whole.chunks()) {
     first_region_.push_back(chunk.first_region);
     for (Region region : whole.RegionsOf(chunk)) {
-      const std::uint32_t publisher = numbers.PublisherOf(region.tensor);
-      region.tensor -= numbers.FirstOf(publisher);
+      const std::uint32_t publisher = numbers_.PublisherOf(region.tensor);
+      region.tensor -= numbers_.FirstOf(publisher);
       if (regions[publisher].empty()) {
         share[publisher] = static_cast<std::uint32_t>(shares_.size() - first_share_.back());
         shares_.push_back({publisher, static_cast<std::uint32_t>(schedules_[publisher].chunks().size())});

@@ -35,8 +35,9 @@ class TensorNumbers {
 class SharedSchedule {
  public:
   // The regions of `whole` number tensors by `numbers`. Each publisher's schedule has that publisher's own numbers.
-  SharedSchedule(const Schedule& whole, const TensorNumbers& numbers);
+  SharedSchedule(const Schedule& whole, TensorNumbers numbers);
 
+  const TensorNumbers& numbers() const { return numbers_; }
   const Schedule& Of(std::size_t publisher) const { return schedules_[publisher]; }
   std::size_t num_chunks() const { return first_share_.size() - 1; }
   std::span<const Share> SharesOf(std::size_t chunk) const {
@@ -52,6 +53,7 @@ class SharedSchedule {
   std::vector<RegionView> PutTogether(std::size_t chunk, std::span<const std::vector<RegionView>> views) const;
 
  private:
+  const TensorNumbers numbers_;
   std::vector<Schedule> schedules_;  // by publisher
   std::vector<std::vector<std::uint32_t>>
       chunk_of_;                          // by publisher: for each of its chunks, the whole schedule's that it is of

@@ -13,27 +13,23 @@
 #include <vector>
 
 #include "layercast/error.h"
-#include "src/session/fetch/chunk_receiver.h"
-#include "src/session/fetch/chunk_source.h"
+#include "src/session/fetch/chunk_fetch.h"
 #include "src/session/fetch/progress_note.h"
-#include "src/session/fetch/relay_source.h"
+#include "src/session/fetch/relay_fetch.h"
 
 namespace layercast {
 
-// What is needed to reach other receivers, should the publisher name one as a relay. Value.
-struct RelayAccess {
-  const FetchOptions& options;
-  const ReceiverIdentity& self;
-  // Endpoints of relays that have failed, with any publisher's part. None of them is tried again: opening one whose
-  // host hangs takes seconds, and all leases run meanwhile.
-  std::set<std::string>& lost;
-};
-
 class SnapshotPart {
  public:
-  SnapshotPart(wire::Subscribed subscribed, ChunkReceiver& receiver, const RelayAccess& access);
+  // `own` takes chunks from the publisher itself, which has answered `subscribed`; its first tensor has number
+  // `first_tensor` in the sink. `lost_relays` are the endpoints of relays that have failed, with any publisher's part.
+  // None of them is tried again: opening one whose host hangs takes seconds, and all leases run meanwhile.
+  SnapshotPart(ChunkFetch& own, wire::Subscribed subscribed, std::uint32_t first_tensor, FetchSink& sink,
+               std::set<std::string>& lost_relays);
 
-  ChunkReceiver& receiver() { return receiver_; }
+  const Manifest& manifest() const { return own_.manifest(); }
+  // "chunk 3 of 17 of run-17@42 over shm"
+  std::string StageOf(std::uint32_t chunk) const { return own_.StageOf(chunk); }
   // Whether that chunk is here, and the digest that it must have is known.
   bool Has(std::uint32_t chunk) const { return here_.contains(chunk) && digests_.size() > chunk; }
   // Whether the sink has got the magnitudes that were asked for of that tensor, which is numbered as in the sink.
@@ -57,28 +53,33 @@ class SnapshotPart {
  private:
   bool WaitForChunk(const std::string& stage);
   bool TakeChunk(const std::string& stage, std::chrono::milliseconds step);
+  std::optional<ArrivedChunk> Poll(const std::string& stage, std::chrono::milliseconds step) {
+    return relay_ != nullptr ? relay_->Poll(stage, step) : source_->Poll(stage, step);
+  }
   void Take(wire::Message message, const std::string& stage);
   void TakeDigests(const wire::MoreDigests& more);
   void TakeAmax(const std::vector<wire::AxisAmax>& amaxes);
   void TakeSource(const wire::FetchFrom& from);
+  void TakeFromPublisher();
+  void NoteRelayed(std::uint32_t chunk);
   // Makes a call. If it fails with a relay, the relay is dropped instead of giving up the version.
   template <typename Call>
   void OrLoseRelay(const Call& call);
   void LoseRelay(const RelayPlace& relay, const Error& error);
   void DropSource();
 
+  ChunkFetch& own_;
   const std::uint64_t offer_;
-  std::vector<Digest> digests_;         // of the first chunks, as far as they have come
+  std::vector<Digest> digests_;  // of the first chunks, as far as they have come
+  const std::uint32_t first_tensor_;
+  FetchSink& sink_;
   std::set<std::uint32_t> known_amax_;  // tensors, in the sink's numbers
-  ChunkReceiver& receiver_;
-  const RelayAccess access_;
-  std::unique_ptr<ChunkSource> source_;         // null: the publisher has not said yet where from
-  RelaySource* relay_ = nullptr;                // what source_ is, if it is one
+  std::set<std::string>& lost_relays_;
+  std::unique_ptr<RelayFetch> relay_;           // null: chunks do not come from one
+  ChunkFetch* source_ = nullptr;                // the relay's or own_; null: the publisher has not said yet where from
   std::map<std::uint32_t, ArrivedChunk> here_;  // chunks that have come and are not yet delivered
-  std::uint32_t submitted_ = 0;
   std::uint32_t done_ = 0;
-  std::uint64_t bytes_done_ = 0;
-  ProgressNote note_{receiver_};
+  ProgressNote note_{own_.peer()};
 };
 
 }  // namespace layercast

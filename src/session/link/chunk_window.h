@@ -42,6 +42,7 @@ class ChunkWindow {
 
   bool HasRoom() const { return in_flight_ < memory_.slots; }
   bool empty() const { return in_flight_ == 0; }
+  const Memory& memory() const { return memory_; }
 
   void Submit(std::uint32_t chunk, std::uint64_t offer, std::span<const Region> regions, std::uint64_t bytes) {
     std::span<std::byte> destination;

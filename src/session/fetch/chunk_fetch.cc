@@ -1,0 +1,106 @@
+#include "src/session/fetch/chunk_fetch.h"
+
+#include "layercast/error.h"
+#include "src/session/link/naming_peer.h"
+
+namespace layercast {
+namespace {
+
+using Clock = Deadline::Clock;
+
+constexpr std::chrono::milliseconds kReasonTime{500};
+
+double SecondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+std::vector<Region> OfTensorZero(std::span<const Region> planned) {
+  std::vector<Region> regions(planned.begin(), planned.end());
+  for (Region& region : regions) region.tensor = 0;
+  return regions;
+}
+
+}  // namespace
+
+// Makes a call on the channel; its errors name the peer. If the publisher has let go of what is read, it says why over
+// the control link, perhaps a moment later, and that is the better error.
+template <typename Call>
+auto ChunkFetch::OverChannel(const Call& call) {
+  try {
+    return NamingPeer(peer_.peer(), call);
+  } catch (const Error& error) {
+    const Deadline soon = Deadline::After(kReasonTime);
+    const std::string stage = "reading what it offers no more";
+    while (error.code() == ErrorCode::kNotFound && peer_.link().Receive(soon, stage)) {
+    }
+    throw;
+  }
+}
+
+void ChunkFetch::Request() {
+  for (; !wanted_.empty() && window_.HasRoom(); wanted_.pop_front()) Submit(wanted_.front());
+}
+
+// A stream's offer holds one tensor, which has number 0 there.
+void ChunkFetch::Submit(const Wanted& wanted) {
+  const Chunk& chunk = schedule_.chunks()[wanted.chunk];
+  const std::span<const Region> planned = schedule_.RegionsOf(chunk);
+  OverChannel([&] {
+    if (peer_.mode() == PublishMode::kStream) {
+      window_.Submit(wanted.chunk, wanted.offer, OfTensorZero(planned), chunk.num_bytes);
+    } else {
+      window_.Submit(wanted.chunk, wanted.offer, planned, chunk.num_bytes);
+    }
+  });
+}
+
+std::optional<ArrivedChunk> ChunkFetch::Poll(const std::string& stage, std::chrono::milliseconds step) {
+  const auto begin = Clock::now();
+  std::optional<ArrivedChunk> arrived = OverChannel([&] { return window_.Poll(deadline_.AtMost(step)); });
+  stats_.receive_seconds += SecondsSince(begin);
+  if (arrived) return arrived;
+  if (!deadline_.Passed()) return std::nullopt;
+  throw Error(ErrorCode::kDeadlineExceeded, peer_.peer().text() + ", " + stage + ": no chunk before the deadline");
+}
+
+std::vector<RegionView> ChunkFetch::Verified(ArrivedChunk& arrived, const Digest& expected) {
+  if (peer_.failpoints().Hit("receive.chunk")) {
+    arrived.views = arrived.memory->Corrupted(arrived.views);
+    arrived.digest = arrived.memory->BeginDigest(arrived.views);
+  }
+  const auto begin = Clock::now();
+  const Digest digest = arrived.digest();
+  stats_.verify_seconds += SecondsSince(begin);
+  stats_.bytes += schedule_.chunks()[arrived.chunk].num_bytes;
+  peer_.share().bytes += schedule_.chunks()[arrived.chunk].num_bytes;
+  CheckDigest(arrived.chunk, expected, digest);
+  stats_.regions += arrived.views.size();
+  return arrived.views;
+}
+
+void ChunkFetch::CheckDigest(std::uint32_t chunk, const Digest& expected, const Digest& got) const {
+  if (expected == got) return;
+  const Region& first = schedule_.RegionsOf(schedule_.chunks()[chunk]).front();
+  throw Error(ErrorCode::kCorrupt, peer_.peer().text() + ": " + StageOf(chunk) + " (from '" +
+                                       manifest().entry(first.tensor).spec.name + "' on): digest expected " +
+                                       expected.ToHex() + ", got " + got.ToHex());
+}
+
+void ChunkFetch::ExpectOffered(std::uint64_t offer) {
+  OverChannel([&] { window_.ExpectOffered(offer); });
+}
+
+std::optional<wire::Message> ChunkFetch::PollMessage(const std::string& stage, std::chrono::milliseconds step) {
+  const auto begin = Clock::now();
+  std::optional<wire::Message> message = peer_.link().Receive(deadline_.AtMost(step), stage);
+  stats_.receive_seconds += SecondsSince(begin);
+  if (!message && deadline_.Passed()) {
+    throw Error(ErrorCode::kDeadlineExceeded, peer_.peer().text() + ", " + stage + ": no answer before the deadline");
+  }
+  return message;
+}
+
+std::string ChunkFetch::StageOf(std::size_t chunk) const {
+  return "chunk " + std::to_string(chunk + 1) + " of " + std::to_string(schedule_.chunks().size()) + " of " +
+         manifest().version().ToString() + " over " + peer_.channel_use().name;
+}
+
+}  // namespace layercast
