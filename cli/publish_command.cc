@@ -15,7 +15,6 @@
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/end_signal.h"
 #include "cli/terminal/reading_bar.h"
-#include "engine_side/reload/sources/watched_sink.h"
 #include "layercast/publisher.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/formats/checkpoint.h"
@@ -57,7 +56,13 @@ VersionPart ParsePart(const std::string& text) {
 // The same weights, but their walks show their progress on the bar. The bar outlives them.
 Weights WithProgress(Weights weights, ReadingBar& bar) {
   weights.walk = [walk = std::move(weights.walk), &bar](std::span<const std::string> order) {
-    return std::make_unique<WatchedWalk>(walk(order), [&bar](std::uint64_t bytes) { bar.Read(bytes); });
+    // A tensor counts when the next one is asked for, because then it has been taken.
+    return MakeWeightsIterator([tensors = std::shared_ptr(walk(order)), &bar, bytes = std::uint64_t{0}]() mutable {
+      if (bytes != 0) bar.Read(bytes);
+      std::optional<NamedTensor> tensor = tensors->Next();
+      if (tensor) bytes += static_cast<std::uint64_t>(tensor->tensor.num_bytes());
+      return tensor;
+    });
   };
   return weights;
 }

@@ -17,7 +17,7 @@
 #include "cli/terminal/reload_bar.h"
 #include "engine_side/model/registry/named_draft.h"
 #include "engine_side/reload/layout/layer_recipes.h"
-#include "engine_side/reload/sources/kernel_format.h"
+#include "engine_side/reload/sources/kernel_files.h"
 #include "engine_side/server/engine_service.h"
 #include "layercast/commit_policy.h"
 #include "src/base/threads/thread_name.h"

@@ -24,6 +24,10 @@ LoadPlan LoadPlan::OfItsParameters(const Module& model, const Manifest& manifest
   return Builder(model, manifest).RunOfItsParameters();
 }
 
+LoadPlan LoadPlan::OfKernelTensors(const Module& model, const Manifest& manifest, std::span<const TensorSpec> tensors) {
+  return Builder(model, manifest).RunOfKernelTensors(tensors);
+}
+
 CheckedPlan LoadPlan::Check(const Module& model, const Manifest& manifest, bool partial, HeldParts parts) {
   return Builder(model, manifest, std::move(parts)).Run(partial);
 }

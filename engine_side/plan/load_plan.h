@@ -107,8 +107,11 @@ class LoadPlan {
   // A plan with the layers and parameters of a model, but no tensors and no placements.
   static LoadPlan WithoutTensors(const Module& model);
   // A plan that fills every parameter from one whole tensor of the parameter's name and shape. `manifest` must hold the
-  // parameters of WithoutTensors, in the same order.
+  // parameters of WithoutTensors.
   static LoadPlan OfItsParameters(const Module& model, const Manifest& manifest);
+  // The same for kernel tensors of the model. Nothing is made of them, so that each is the parameter of a layer of its
+  // own, and whole as soon as it has come.
+  static LoadPlan OfKernelTensors(const Module& model, const Manifest& manifest, std::span<const TensorSpec> tensors);
 
   // In the order of the module tree, which is the order in which publishers send.
   const std::vector<PlannedLayer>& layers() const { return layers_; }

@@ -63,16 +63,34 @@ LoadPlan LoadPlan::Builder::RunWithoutTensors() {
 }
 
 LoadPlan LoadPlan::Builder::RunOfItsParameters() {
-  plan_.layout_digest_ = manifest_.layout_digest();
   std::string path;
   AddLayers(model_, path);
+  return WithWholeTensors();
+}
+
+LoadPlan LoadPlan::Builder::RunOfKernelTensors(std::span<const TensorSpec> tensors) {
+  for (std::uint32_t i = 0; i < tensors.size(); ++i) {
+    plan_.layers_.push_back({.path = std::string(ParentPath(tensors[i].name)),
+                             .class_name = {},
+                             .first_parameter = i,
+                             .num_parameters = 1,
+                             .group = i});
+    plan_.parameters_.push_back({.layer = i, .spec = tensors[i], .padding = {}});
+  }
+  return WithWholeTensors();
+}
+
+// The plan, whose parameters are known, with a placement that fills each from the tensor of its name.
+LoadPlan LoadPlan::Builder::WithWholeTensors() {
+  plan_.layout_digest_ = manifest_.layout_digest();
   for (std::uint32_t i = 0; i < plan_.parameters_.size(); ++i) {
     const TensorSpec& spec = plan_.parameters_[i].spec;
-    LAYERCAST_CHECK(spec == manifest_.entry(i).spec);
+    const auto tensor = static_cast<std::uint32_t>(manifest_.Find(spec.name));
+    LAYERCAST_CHECK(spec == manifest_.entry(tensor).spec);
     if (spec.num_elements() == 0) continue;
     const Box whole = Box::Whole(spec.shape);
     plan_.placed_bytes_ += static_cast<std::uint64_t>(spec.num_bytes());
-    plan_.placements_.push_back({i, i, whole, whole, {}});
+    plan_.placements_.push_back({tensor, i, whole, whole, {}});
   }
   OrderPlacements();
   IndexTensors();

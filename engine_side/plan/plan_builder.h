@@ -28,6 +28,7 @@ class LoadPlan::Builder {
   CheckedPlan Run(bool partial);
   LoadPlan RunWithoutTensors();
   LoadPlan RunOfItsParameters();
+  LoadPlan RunOfKernelTensors(std::span<const TensorSpec> tensors);
 
  private:
   void AddLayers(const Module& module, std::string& path);
@@ -49,6 +50,7 @@ class LoadPlan::Builder {
   std::uint32_t GroupOf(std::uint32_t layer);
   void JoinGroups(std::uint32_t one, std::uint32_t other);
   void PlaceStandIns();
+  LoadPlan WithWholeTensors();
   void KeepUntouchedLayers();
   void OrderPlacements();
   void IndexTensors();

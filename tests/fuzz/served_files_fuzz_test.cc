@@ -14,11 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "engine_side/reload/sources/kernel_format.h"
+#include "engine_side/reload/sources/kernel_files.h"
 #include "layercast/error.h"
 #include "src/checkpoint/formats/checkpoint.h"
 #include "src/checkpoint/safetensors/safetensors_writer.h"
 #include "tests/fuzz/damage.h"
+#include "tests/support/reload/kernel_load.h"
 #include "tests/support/reload/rig.h"
 #include "tests/support/temp_folder.h"
 
@@ -144,9 +145,8 @@ TEST(LayeredFuzz, DamagedFoldersReadAsEveryOtherWayReadsThem) {
 // What was staged, once the files were taken for this engine's.
 ServedBytes Staged(Rig& rig, const std::filesystem::path& folder) {
   const KernelFiles files(folder.native(), {}, "none");
-  CheckKernelFormat(files.specs(), rig.layout);
-  DerivedCheck derived(rig.plan, rig.layout, *rig.recipe, rig.host, rig.pool);
-  LoadKernelFormat(*files.Weights(), "k", rig.layout, derived, rig.staging, rig.work, rig.pool);
+  KernelManifest("k", files.specs(), rig.layout);  // throws if they do not fit
+  testing::LoadKernelTensors(rig, rig.layout, *rig.recipe, *files.Weights());
   return rig.Staged();
 }
 

@@ -16,9 +16,10 @@ PreparedLayout::PreparedLayout(LoadPlan of, const Manifest& manifest, const Kern
   snapshot = MakeSchedule(plan, manifest, options);
   options.one_tensor_per_chunk = true;
   stream = MakeSchedule(plan, manifest, options);
-  stream_regions.resize(manifest.size());
-  for (std::uint32_t i = 0; i < stream.pieces.size(); ++i) {
-    stream_regions[plan.placements()[stream.pieces[i].placement].tensor].push_back(i);
+  stream_chunks.resize(manifest.size());
+  const std::vector<Chunk>& chunks = stream.schedule.chunks();
+  for (std::uint32_t i = 0; i < chunks.size(); ++i) {
+    stream_chunks[plan.placements()[stream.pieces[chunks[i].first_region].placement].tensor].push_back(i);
   }
   for (std::uint32_t tensor = 0; tensor < plan.parts().size(); ++tensor) {
     const std::vector<HeldPart>& parts = plan.parts()[tensor];

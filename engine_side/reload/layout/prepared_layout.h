@@ -24,11 +24,11 @@ struct PreparedLayout {
                  std::uint64_t chunk_bytes);
 
   LoadPlan plan;
-  KernelLayout kernel;                                     // KernelLayout::For the plan
-  PlannedSchedule snapshot;                                // its chunks gather small tensors
-  PlannedSchedule stream;                                  // a chunk is of one tensor; Take cuts tensors by it too
-  std::vector<std::vector<std::uint32_t>> stream_regions;  // by tensor: indices into stream.pieces
-  std::vector<AmaxRequest> amax_requests;                  // of whole tensors; sorted by tensor
+  KernelLayout kernel;                                    // KernelLayout::For the plan
+  PlannedSchedule snapshot;                               // its chunks gather small tensors
+  PlannedSchedule stream;                                 // a chunk is of one tensor; whole tensors are cut by it too
+  std::vector<std::vector<std::uint32_t>> stream_chunks;  // by tensor: indices of the stream's chunks
+  std::vector<AmaxRequest> amax_requests;                 // of whole tensors; sorted by tensor
   // An amax request as a session sends it. If publishers hold a tensor in parts, each part has a request of its own,
   // which names the part by its number.
   struct PartRequest {

@@ -1,5 +1,5 @@
 // Kernel-format input includes the tensors that derive from parameters. This checks that they are what the parameters
-// make. Used by the loader of such input.
+// make. Used by KernelTaker.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // A checkpoint on disk, some of whose layers may be quantized already, in the form in which the module tree takes it.
 // If a layer cannot be served as it is, its tensors are replaced by others, which are made when their turn comes
-// (engine_side/quant/RECIPES.md). Used by the stager.
+// (engine_side/quant/RECIPES.md). Used by the source of a path.
 #pragma once
 
 #include <cstddef>

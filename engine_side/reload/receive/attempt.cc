@@ -4,80 +4,34 @@
 #include <utility>
 
 #include "engine_side/plan/kept_layers.h"
-#include "engine_side/reload/work/wrong_values.h"
 #include "layercast/error.h"
 #include "layercast/model/module.h"
 #include "src/base/check.h"
-#include "src/tensor/manifest/manifest_entry.h"
+#include "src/base/stop_check.h"
 
 namespace layercast {
 
-ReloadAttempt::ReloadAttempt(const Environment& environment, std::shared_ptr<const PreparedLayout> prepared,
-                             Manifest manifest, const Arrival& arrival)
-    : environment_(environment),
+ReloadAttempt::ReloadAttempt(Environment environment, std::shared_ptr<const PreparedLayout> prepared, Manifest manifest,
+                             bool snapshot, bool direct)
+    : environment_(std::move(environment)),
       prepared_(std::move(prepared)),
       manifest_(std::move(manifest)),
-      snapshot_(arrival.snapshot),
+      snapshot_(snapshot),
       pipeline_({.plan = prepared_->plan,
                  .manifest = manifest_,
                  .layout = prepared_->kernel,
-                 .recipes = environment.recipes,
-                 .sink = environment.sink,
-                 .work = environment.work,
-                 .pool = environment.pool,
-                 .failpoints = environment.failpoints,
-                 .buffer_limit = environment.buffer_limit},
-                arrival.in_order && environment.direct ? std::span<const Piece>(schedule().pieces)
-                                                       : std::span<const Piece>()),
+                 .recipes = environment_.recipes,
+                 .sink = environment_.sink,
+                 .work = environment_.work,
+                 .pool = environment_.pool,
+                 .failpoints = environment_.failpoints,
+                 .buffer_limit = environment_.buffer_limit},
+                direct ? std::span<const Piece>(schedule().pieces) : std::span<const Piece>()),
       summaries_(manifest_.summaries()) {
   CheckAliases();  // as far as digests are known by now
   if (snapshot_) return;
   for (const auto& [number, place] : prepared_->part_places) {
     if (prepared_->plan.parts()[place.tensor].size() > 1) pipeline_.amax().Await(place.tensor);
-  }
-}
-
-void ReloadAttempt::Take(const NamedTensor& named) {
-  const std::int64_t found = manifest_.Find(named.name);
-  if (found < 0) return TakeUndeclared(named);
-  const auto tensor = static_cast<std::uint32_t>(found);
-  CheckTakes(tensor, named);
-  const TensorSummary summary = SummaryOf(named.name, named.tensor, environment_.pool);
-  CheckWholeTensor(prepared_->plan, tensor, named, summary.amax);
-  Summarize(tensor, summary);
-  const auto asked = std::ranges::lower_bound(prepared_->amax_requests, tensor, {}, &AmaxRequest::tensor);
-  if (asked != prepared_->amax_requests.end() && asked->tensor == tensor) {
-    const TensorSpec read = AsRead(manifest_.entry(tensor).spec, *asked);
-    pipeline_.amax().AddAxes(tensor, asked->kept, Box::Whole(read.shape),
-                             AmaxOver(read, named.tensor.data, asked->kept, environment_.pool));
-  }
-  const auto bytes = static_cast<std::uint64_t>(named.tensor.num_bytes());
-  for (const std::uint32_t index : prepared_->stream_regions[tensor]) {
-    const Region& region = prepared_->stream.schedule.regions()[index];
-    const RegionView view = ViewAt(named.tensor.data, bytes, region);
-    bytes_ += view.num_bytes();
-    pipeline_.Accept(prepared_->stream.pieces[index], view);
-  }
-}
-
-// Takes a tensor that the manifest does not have. That is harmless if the tensor is one that models compute and do not
-// load.
-void ReloadAttempt::TakeUndeclared(const NamedTensor& named) const {
-  const auto parts = environment_.model.ResolveSource({named.name, named.tensor.dtype, named.tensor.shape});
-  if (std::ranges::none_of(parts, [](const auto& part) { return part.to.skip_rule.empty(); })) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              "'" + named.name + "' is not among the tensors that this reload was begun with");
-}
-
-void ReloadAttempt::CheckTakes(std::uint32_t tensor, const NamedTensor& named) {
-  const TensorSpec& spec = manifest_.entry(tensor).spec;
-  if (named.tensor.dtype != spec.dtype || named.tensor.shape != spec.shape) {
-    throw Error(ErrorCode::kInvalidArgument, "'" + spec.name + "' expected " + layercast::Describe(spec) + ", got " +
-                                                 layercast::Describe(named.tensor.dtype, named.tensor.shape));
-  }
-  CheckReadable(spec.name, named.tensor);
-  if (!loaded_.insert(named.name).second) {
-    throw Error(ErrorCode::kInvalidArgument, "'" + named.name + "' came twice in one reload");
   }
 }
 
@@ -104,7 +58,6 @@ void ReloadAttempt::NotePart(std::uint32_t number, const TensorSummary& summary)
 
 void ReloadAttempt::Summarize(std::uint32_t tensor, const TensorSummary& summary) {
   summaries_[tensor] = summary;
-  loaded_.insert(manifest_.entry(tensor).spec.name);
   pipeline_.amax().Set(tensor, summary.amax);
 }
 
@@ -124,6 +77,7 @@ const PreparedLayout::PartRequest* ReloadAttempt::FindRequest(std::uint32_t numb
 }
 
 void ReloadAttempt::OnChunk(std::uint32_t chunk, std::span<const RegionView> regions) {
+  ThrowIfStopped(environment_.stop, "taking chunk " + std::to_string(chunk));
   const PlannedSchedule& planned = schedule();
   const Chunk& wanted = planned.schedule.chunks()[chunk];
   LAYERCAST_CHECK(regions.size() == wanted.num_regions);
@@ -131,11 +85,12 @@ void ReloadAttempt::OnChunk(std::uint32_t chunk, std::span<const RegionView> reg
     bytes_ += regions[i].num_bytes();
     pipeline_.Accept(planned.pieces[wanted.first_region + i], regions[i]);
   }
+  environment_.say_came();
 }
 
 std::uint64_t ReloadAttempt::layers_awaited() const {
-  return static_cast<std::uint64_t>(
-      std::ranges::count(prepared_->plan.layers(), false, [](const PlannedLayer& layer) { return layer.kept; }));
+  return OfModel(static_cast<std::uint64_t>(
+      std::ranges::count(prepared_->plan.layers(), false, [](const PlannedLayer& layer) { return layer.kept; })));
 }
 
 void ReloadAttempt::Finish() {
@@ -173,8 +128,8 @@ Manifest ReloadAttempt::FinalManifest() const {
 void ReloadAttempt::Describe(ReloadReport& report) const {
   const LoadPlan& plan = prepared_->plan;
   report.bytes = bytes_;
-  report.bytes_total = schedule().schedule.total_bytes();
-  report.layers = pipeline_.layers_done();
+  report.bytes_total = bytes_awaited();
+  report.layers = layers();
   report.layers_kept = pipeline_.layers_kept();
   report.kept = Condensed(KeptLayers(plan));
   report.peak_buffered_bytes = pipeline_.buffer().peak_bytes();

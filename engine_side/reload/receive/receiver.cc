@@ -19,36 +19,6 @@
 #include "src/base/log.h"
 
 namespace layercast {
-namespace {
-
-// Everything that decides which slices a rank takes, in words.
-std::string RankText(const ParallelConfig& parallel) {
-  const auto rank_of = [](const char* name, int rank, int size) {
-    return name + std::to_string(rank) + " of " + std::to_string(size);
-  };
-  std::string text = rank_of("tp_rank ", parallel.tp_rank, parallel.tp_size) +
-                     rank_of(", pp_rank ", parallel.pp_rank, parallel.pp_size);
-  if (parallel.ep_size > 1) {
-    text += rank_of(", ep_rank ", parallel.ep_rank, parallel.ep_size) + ", experts " +
-            std::string(ExpertPlacementName(parallel.expert_placement));
-  }
-  for (const std::int64_t layers : parallel.pp_layer_partition) text += ", a stage of " + std::to_string(layers);
-  return text;
-}
-
-std::unique_ptr<Module> Given(std::unique_ptr<Module> model, const ParallelConfig& parallel) {
-  if (model == nullptr) {
-    throw Error(ErrorCode::kInvalidArgument, "a receiver needs the module tree of its rank, got none");
-  }
-  // Otherwise every rank of an engine would take the same slices, into buffers that fit them.
-  if (const auto& of_tree = model->parallel(); of_tree && RankText(*of_tree) != RankText(parallel)) {
-    throw Error(ErrorCode::kInvalidArgument, "a receiver needs the module tree of its rank: expected one of " +
-                                                 RankText(parallel) + ", got one of " + RankText(*of_tree));
-  }
-  return model;
-}
-
-}  // namespace
 
 class Receiver::Impl {
  public:
@@ -69,9 +39,10 @@ class Receiver::Impl {
   bool IsHere() const { return home_.IsHere(); }
 
   void Stage(ReloadSource source, std::uint64_t attempt) {
+    if (source.from == nullptr) throw Error(ErrorCode::kInvalidArgument, "a source of no known kind");
     Start();
     // Failpoints are for reloads: the first load of an engine's own checkpoint does not count.
-    failpoints_.Suspend(!served_.version() && !served_.torn() && source.kind != ReloadSource::Kind::kPublisher);
+    failpoints_.Suspend(!served_.version() && !served_.torn() && !source.from->is_published());
     attempt_ = attempt != 0 ? attempt : attempt_.load() + 1;
     OrFail([&] {
       if (source.partial) CheckMayBePartial(source);
@@ -233,8 +204,7 @@ class Receiver::Impl {
   }
 
   void CheckMayBePartial(const ReloadSource& source) const {
-    if (!source.is_checkpoint_format || source.kind == ReloadSource::Kind::kEngine ||
-        source.kind == ReloadSource::Kind::kDummy) {
+    if (source.from->form() != VersionSource::Form::kCheckpoint) {
       throw Error(ErrorCode::kInvalidArgument,
                   "a partial version: expected tensors of a checkpoint, got kernel tensors");
     }
@@ -336,8 +306,8 @@ class Receiver::Impl {
 Receiver::Receiver(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
                    CapturedBuffers captured, const ReceiverOptions& options)
     : impl_(NamingWhatRanOut([&] {
-        return std::make_unique<Impl>(Given(std::move(model), parallel), parallel, quantization, std::move(captured),
-                                      options);
+        return std::make_unique<Impl>(GivenTree(std::move(model), parallel), parallel, quantization,
+                                      std::move(captured), options);
       })) {}
 
 Receiver::~Receiver() {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "engine_side/reload/commit/committer.h"
-#include "engine_side/reload/commit/staged_version.h"
+#include "engine_side/reload/receive/staged_version.h"
 #include "layercast/receiver.h"
 #include "layercast/version.h"
 

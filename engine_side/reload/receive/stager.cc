@@ -6,6 +6,7 @@
 #include "engine_side/plan/kept_layers.h"
 #include "engine_side/reload/pipeline/stage_clock.h"
 #include "engine_side/reload/prequantized/quantized_layers.h"
+#include "engine_side/reload/sources/kernel_taker.h"
 #include "layercast/error.h"
 #include "src/base/naming_source.h"
 #include "src/base/stop_check.h"
@@ -25,7 +26,34 @@ std::vector<std::unique_ptr<Transport>> TransportsFor(const DeviceStream* stream
   return AllTransports(stream == nullptr ? std::nullopt : std::optional(stream->device().index));
 }
 
+// Everything that decides which slices a rank takes, in words.
+std::string RankText(const ParallelConfig& parallel) {
+  const auto rank_of = [](const char* name, int rank, int size) {
+    return name + std::to_string(rank) + " of " + std::to_string(size);
+  };
+  std::string text = rank_of("tp_rank ", parallel.tp_rank, parallel.tp_size) +
+                     rank_of(", pp_rank ", parallel.pp_rank, parallel.pp_size);
+  if (parallel.ep_size > 1) {
+    text += rank_of(", ep_rank ", parallel.ep_rank, parallel.ep_size) + ", experts " +
+            std::string(ExpertPlacementName(parallel.expert_placement));
+  }
+  for (const std::int64_t layers : parallel.pp_layer_partition) text += ", a stage of " + std::to_string(layers);
+  return text;
+}
+
 }  // namespace
+
+std::unique_ptr<Module> GivenTree(std::unique_ptr<Module> model, const ParallelConfig& parallel) {
+  if (model == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument, "a receiver needs the module tree of its rank, got none");
+  }
+  // Otherwise every rank of an engine would take the same slices, into buffers that fit them.
+  if (const auto& of_tree = model->parallel(); of_tree && RankText(*of_tree) != RankText(parallel)) {
+    throw Error(ErrorCode::kInvalidArgument, "a receiver needs the module tree of its rank: expected one of " +
+                                                 RankText(parallel) + ", got one of " + RankText(*of_tree));
+  }
+  return model;
+}
 
 Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
                const CapturedBuffers& captured, const ReceiverOptions& options, FailPoints& failpoints,
@@ -51,9 +79,19 @@ Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const Qua
               .memory = layer_memory_,
               .device = device_work_ ? &device_work_->chunks() : nullptr,
               .failpoints = failpoints_,
-              .report = report_,
-              .say_progress = [this](std::uint64_t bytes) { NoteCame(bytes); }},
-             transports.empty() ? TransportsFor(stream_.get()) : std::move(transports)) {}
+              .report = report_},
+             transports.empty() ? TransportsFor(stream_.get()) : std::move(transports)),
+      context_{.model = *model_,
+               .parallel = parallel_,
+               .quantization = quantization_,
+               .recipes = recipes_,
+               .options = options_,
+               .layer_memory = layer_memory_,
+               .pool = pool_,
+               .peers = peers_,
+               .progress = progress_,
+               .report = report_,
+               .request = request_} {}
 
 // A device may still be at work on memory that goes now.
 Stager::~Stager() { work().Drop(); }
@@ -64,46 +102,37 @@ StageWork& Stager::work() {
 }
 
 void Stager::Open(ReloadSource source, std::uint64_t attempt, const Origin& origin, std::stop_token stop) {
-  source_ = std::move(source);
-  attempt_number_ = attempt;
-  stop_ = std::move(stop);
+  request_ = std::move(source);
+  context_.layout = &layout();
+  context_.origin = origin;
+  context_.attempt = attempt;
+  context_.stop = std::move(stop);
   progress_.Begin();
-  ThrowIfStopped(stop_, "attempt " + std::to_string(attempt));
-  switch (source_.kind) {
-    case ReloadSource::Kind::kOrigin: return OpenOrigin(origin);
-    case ReloadSource::Kind::kPath: return OpenPath(source_.checkpoint, source_.is_checkpoint_format);
-    case ReloadSource::Kind::kPublisher: return OpenPublisher();
-    case ReloadSource::Kind::kEngine: return OpenEngine();
-    case ReloadSource::Kind::kIterator: return OpenIterator();
-    case ReloadSource::Kind::kDummy: return OpenDummy();
-  }
-  throw Error(ErrorCode::kInvalidArgument, "a source of no known kind");
+  ThrowIfStopped(context_.stop, "attempt " + std::to_string(attempt));
+  BeginAttempt(request_.from->Open(context_));
 }
 
 StagedVersion Stager::Receive() {
-  ThrowIfStopped(stop_, "attempt " + std::to_string(attempt_number_));
+  ThrowIfStopped(context_.stop, "attempt " + std::to_string(context_.attempt));
   EnterStage("receive");
-  StagedVersion staged = receive_();
+  request_.from->Receive(context_, attempt_->wanted());
+  StagedVersion staged = FinishAttempt();
+  request_.from->Check(staged.digest);
   if (staged_record_) staged_record_->Note(staged.version, staged.digest);
   Abandon();
   return staged;
 }
 
 void Stager::Begin(const std::vector<TensorSpec>& specs) {
-  report_.channel = "iterator";
-  report_.version.lineage = "iterator";
-  stop_ = {};
-  progress_.Begin();
-  BeginAttempt(ManifestOf("iterator", 0, specs), {});
+  Open(FromIterator(MakeWeightsIterator(std::vector<NamedTensor>()), specs), 0, {});
+  loading_ = MakeTaker(form(), context_, attempt_->wanted());
   EnterStage("receive");
-  receive_ = [this] { return FinishAttempt(std::nullopt); };
 }
 
 std::set<std::string> Stager::Load(WeightsIterator& weights) {
   std::set<std::string> names;
   while (std::optional<NamedTensor> tensor = weights.Next()) {
-    attempt_->Take(*tensor);
-    NoteCame(0);
+    loading_->Take(*tensor);
     names.insert(std::move(tensor->name));
   }
   return names;
@@ -133,10 +162,10 @@ LayerSink& Stager::BeginWriting() {
 
 void Stager::Abandon() {
   if (attempt_ != nullptr) attempt_->Describe(report_);
+  loading_.reset();
   attempt_.reset();
   peers_.Close();
-  receive_ = nullptr;
-  source_ = ReloadSource();
+  request_ = ReloadSource(nullptr);
   work().Drop();
   if (committer_ != nullptr) committer_->Drop();
   layer_cache_.Release();
@@ -150,48 +179,44 @@ void Stager::CheckConfigs(std::span<const SourceConfig> configs) {
   if (std::ranges::equal(configs, agreed_configs_, SaySame)) return;
   report_.config_changes = ConfigChanges(served, configs);
   if (report_.config_changes.empty()) agreed_configs_.assign(configs.begin(), configs.end());
-  if (!source_.allow_config_change) RefuseConfigChanges(report_.config_changes);
+  if (!request_.allow_config_change) RefuseConfigChanges(report_.config_changes);
 }
 
-void Stager::BeginAttempt(Manifest manifest, const Arrival& arrival, std::vector<SourceConfig> configs,
-                          HeldParts parts) {
-  EnterStage("plan");
-  std::shared_ptr<const PreparedLayout> prepared = NamingSource(arrival.from, [&] {
-    std::shared_ptr<const PreparedLayout> planned = Prepare(manifest, std::move(parts));
-    CheckMayKeep(planned->plan, source_.may_keep);
-    return planned;
-  });
-  CheckConfigs(configs);
-  BeginPrepared(std::move(prepared), std::move(manifest), arrival);
-}
-
-void Stager::BeginPrepared(std::shared_ptr<const PreparedLayout> prepared, Manifest manifest, const Arrival& arrival) {
+void Stager::BeginAttempt(Opened opened) {
+  std::shared_ptr<const PreparedLayout> prepared = NamingSource(opened.from, [&] { return Prepare(opened); });
+  CheckConfigs(opened.configs);
   report_.staged_bytes = layout().staged_bytes();
-  attempt_ = std::make_unique<ReloadAttempt>(ReloadAttempt::Environment{.model = *model_,
-                                                                        .recipes = recipes_,
+  version_ = std::move(opened.version);
+  origin_ = std::move(opened.origin);
+  // Nothing is made of kernel tensors, so their order does not matter.
+  const bool direct = form() == VersionSource::Form::kKernel || (opened.in_order && options_.direct);
+  attempt_ = std::make_unique<ReloadAttempt>(ReloadAttempt::Environment{.recipes = recipes_,
                                                                         .sink = BeginWriting(),
                                                                         .work = work(),
                                                                         .pool = pool_,
                                                                         .failpoints = failpoints_,
-                                                                        .direct = options_.direct,
-                                                                        .buffer_limit = options_.buffer_limit},
-                                             std::move(prepared), std::move(manifest), arrival);
-  progress_.Expect(attempt_->schedule().schedule.total_bytes(), attempt_->layers_awaited());
+                                                                        .buffer_limit = options_.buffer_limit,
+                                                                        .say_came = [this] { NoteCame(); },
+                                                                        .stop = context_.stop},
+                                             std::move(prepared), std::move(opened.manifest), opened.snapshot, direct);
+  progress_.Expect(attempt_->bytes_awaited(), attempt_->layers_awaited());
 }
 
 // To be called when the attempt has everything, so that the committer holds a whole version.
-StagedVersion Stager::FinishAttempt(std::optional<Version> published) {
+StagedVersion Stager::FinishAttempt() {
   attempt_->Finish();
-  NoteCame(0);
+  NoteCame();
   attempt_->Describe(report_);
-  if (!source_.partial) last_layout_ = attempt_->manifest().layout();
-  if (published) {
-    report_.version = *std::move(published);
-  } else {
-    report_.version = attempt_->FinalManifest().version();
+  if (!request_.partial && form() != VersionSource::Form::kKernel) {
+    context_.last_layout = attempt_->manifest().layout();
   }
-  return Digested(report_.version);
+  report_.version = version_ ? *version_ : attempt_->FinalManifest().version();
+  StagedVersion staged = Digested(report_.version);
+  staged.origin = origin_;
+  return staged;
 }
+
+void Stager::NoteCame() { progress_.Came(attempt_->bytes(), attempt_->layers()); }
 
 StagedVersion Stager::Digested(const Version& version) {
   const StageClock::Scope timing(report_.stage_ms["verify"]);
@@ -199,14 +224,10 @@ StagedVersion Stager::Digested(const Version& version) {
   return {version, committer().digest()};
 }
 
-LoadPlan Stager::FullPrecisionPlan() const {
-  TakeInFullPrecision(*model_);
-  return LoadPlan::WithoutTensors(*model_);
-}
-
 const KernelLayout& Stager::layout() {
   if (!layout_) {
-    layout_.emplace(FullPrecisionPlan(), recipes_, captured_, quantization_.layout);
+    TakeInFullPrecision(*model_);
+    layout_.emplace(LoadPlan::WithoutTensors(*model_), recipes_, captured_, quantization_.layout);
   }
   return *layout_;
 }
@@ -225,47 +246,35 @@ Committer& Stager::committer() {
   return *committer_;
 }
 
+std::shared_ptr<const PreparedLayout> Stager::Prepare(Opened& opened) {
+  if (form() != VersionSource::Form::kCheckpoint) return PrepareWhole(opened.manifest);
+  EnterStage("plan");
+  std::shared_ptr<const PreparedLayout> prepared = PrepareCheckpoint(opened.manifest, std::move(opened.parts));
+  CheckMayKeep(prepared->plan, request_.may_keep);
+  return prepared;
+}
+
 // The plan for this layout of tensors and parts. It is made for the first version that has the layout, and replayed for
 // the others.
-std::shared_ptr<const PreparedLayout> Stager::Prepare(const Manifest& manifest, HeldParts parts) {
+std::shared_ptr<const PreparedLayout> Stager::PrepareCheckpoint(const Manifest& manifest, HeldParts parts) {
   const bool same = prepared_ != nullptr && prepared_->plan.layout_digest() == manifest.layout_digest() &&
-                    prepared_->plan.parts() == parts && prepared_->plan.partial() == source_.partial;
+                    prepared_->plan.parts() == parts && prepared_->plan.partial() == request_.partial;
   if (same) return prepared_;
   const StageClock::Scope timing(report_.stage_ms["plan"]);
   const KernelLayout& kernel = layout();  // before TakeQuantizedLayersAsTheyCome changes the model's form
   TakeQuantizedLayersAsTheyCome(*model_, manifest, quantization_);
   prepared_ =
-      std::make_shared<const PreparedLayout>(LoadPlan::Build(*model_, manifest, source_.partial, std::move(parts)),
+      std::make_shared<const PreparedLayout>(LoadPlan::Build(*model_, manifest, request_.partial, std::move(parts)),
                                              manifest, kernel, recipes_, options_.chunk_bytes);
   return prepared_;
 }
 
-// The order in which tensors are read: the plan's, one group of layers after another. Tensors of which this rank keeps
-// nothing come last; they are read because their digests are part of the version's.
-std::vector<std::uint32_t> Stager::LayerOrder(const std::vector<TensorSpec>& specs) const {
-  std::vector<std::uint32_t> order;
-  std::vector<bool> listed(specs.size());
-  const auto list = [&](std::uint32_t tensor) {
-    if (!listed[tensor]) order.push_back(tensor);
-    listed[tensor] = true;
-  };
-  const LoadPlan& plan = prepared_->plan;
-  std::vector<PlannedLayer> layers = plan.layers();
-  std::ranges::stable_sort(layers, {}, &PlannedLayer::group);
-  for (const PlannedLayer& layer : layers) {
-    for (const Placement& placement : plan.PlacementsInto(layer)) list(placement.tensor);
-  }
-  for (std::uint32_t tensor = 0; tensor < listed.size(); ++tensor) list(tensor);
-  return order;
-}
-
-Manifest Stager::ManifestOf(const std::string& lineage, std::uint64_t step, std::span<const TensorSpec> specs) const {
-  if (!specs.empty()) return Manifest::OfSpecs(lineage, step, specs, last_layout_);
-  if (last_layout_ != nullptr) {
-    return {lineage, step, last_layout_, std::vector<TensorSummary>(last_layout_->tensors().size())};
-  }
-  throw Error(ErrorCode::kFailedPrecondition,
-              "the first load from an iterator needs the specs of its tensors: plans are made before any byte moves");
+// The plan of tensors that are taken whole: parameters, or what is made of them.
+std::shared_ptr<const PreparedLayout> Stager::PrepareWhole(const Manifest& manifest) {
+  LoadPlan plan = form() == VersionSource::Form::kKernel
+                      ? LoadPlan::OfKernelTensors(*model_, manifest, SpecsOf(layout()))
+                      : LoadPlan::OfItsParameters(*model_, manifest);
+  return std::make_shared<const PreparedLayout>(std::move(plan), manifest, layout(), recipes_, options_.chunk_bytes);
 }
 
 }  // namespace layercast

@@ -4,9 +4,13 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "engine_side/model/tree/box_runs.h"
+#include "engine_side/reload/prequantized/quantized_layers.h"
+#include "engine_side/reload/sources/walk_source.h"
 #include "src/base/digest/digest.h"
 #include "src/tensor/cast.h"
 
@@ -27,6 +31,34 @@ float Value(std::uint64_t bits) {
   const auto steps = static_cast<std::int64_t>(bits >> 40) - (std::int64_t{1} << 23);
   return (static_cast<float>(steps) + 0.5F) * 0x1p-23F * kDummyMagnitude;
 }
+
+// Ranks hold different values, and no checkpoint has them, so the version is named by its seed alone.
+class DummySource final : public WalkSource {
+ public:
+  explicit DummySource(std::uint64_t seed) : seed_(seed) {}
+
+  Form form() const override { return Form::kParameters; }
+
+  Opened Open(const SourceContext& context) override {
+    const Version version = Manifest(kLineage, seed_, {}).version();
+    context.report.channel = kLineage;
+    context.report.version = version;
+    TakeInFullPrecision(context.model);
+    const LoadPlan plan = LoadPlan::WithoutTensors(context.model);
+    std::vector<TensorSpec> specs;
+    for (const PlannedParameter& parameter : plan.parameters()) specs.push_back(parameter.spec);
+    return {.manifest = Manifest::OfSpecs(kLineage, seed_, specs), .in_order = true, .version = version};
+  }
+
+ protected:
+  std::unique_ptr<WeightsIterator> Walk(const SourceContext& context, const LoadPlan& plan) override {
+    return std::make_unique<DummyWeights>(plan, context.parallel.tp_rank, seed_);
+  }
+
+ private:
+  static constexpr const char* kLineage = "dummy";
+  const std::uint64_t seed_;
+};
 
 }  // namespace
 
@@ -62,5 +94,7 @@ void DummyWeights::Fill(const PlannedParameter& parameter) {
   }
   for (const Box& padding : parameter.padding) ZeroBox(spec, padding, values_.data());
 }
+
+ReloadSource FromDummy(std::uint64_t seed) { return ReloadSource(std::make_unique<DummySource>(seed)); }
 
 }  // namespace layercast

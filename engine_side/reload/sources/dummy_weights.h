@@ -1,5 +1,5 @@
 // `--load-format dummy`: seeded random weights for an engine that starts empty and is synced later. They are this
-// rank's parameters, under their own names, and need no checkpoint. Used by the stager.
+// rank's parameters, under their own names, and need no checkpoint. Used by FromDummy.
 #pragma once
 
 #include <cstddef>

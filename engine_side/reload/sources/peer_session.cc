@@ -80,9 +80,8 @@ MergedVersion PeerSession::Connect(const std::string& lineage, std::optional<std
 }
 
 void PeerSession::Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink) {
-  WatchedSink watched(sink, environment_.say_progress, request_->stop);
   try {
-    session_->Fetch(schedule, amax_requests, watched, deadline_);
+    session_->Fetch(schedule, amax_requests, sink, deadline_);
   } catch (const Error&) {
     DescribeFetch();
     throw;

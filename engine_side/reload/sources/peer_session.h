@@ -1,5 +1,5 @@
 // The session by which a version comes from its publishers, or from a rank of another engine that lends its own. Used
-// by the stager.
+// by peer_source.h.
 #pragma once
 
 #include <chrono>
@@ -13,13 +13,13 @@
 
 #include "engine_side/plan/merged_version.h"
 #include "engine_side/reload/sources/config_check.h"
-#include "engine_side/reload/sources/watched_sink.h"
 #include "layercast/receiver_options.h"
 #include "layercast/report.h"
 #include "src/base/failpoint.h"
 #include "src/base/threads/worker_pool.h"
 #include "src/session/choose/channel_chooser.h"
 #include "src/session/fetch/fetch.h"
+#include "src/session/fetch/fetch_sink.h"
 #include "src/session/relay/relay.h"
 #include "src/transport/channel/channel.h"
 
@@ -47,7 +47,6 @@ class PeerSession {
     ChunkMemory* device;     // for chunks on a device; null if there is none
     FailPoints& failpoints;
     ReloadReport& report;
-    SayProgress say_progress;
   };
   // What `environment` refers to must outlive the session. `transports` are the ways to reach peers.
   PeerSession(const Environment& environment, std::vector<std::unique_ptr<Transport>> transports);

@@ -1,6 +1,6 @@
 #include "engine_side/server/group/reload_request.h"
 
-#include "engine_side/reload/sources/kernel_format.h"
+#include "engine_side/reload/sources/kernel_files.h"
 #include "layercast/error.h"
 #include "src/control/json_forms.h"
 #include "src/net/zmq/endpoint.h"
@@ -19,9 +19,7 @@ auto Parsed(const Parse& parse) {
 }
 
 ReloadSource PathFromJson(const Json& params) {
-  ReloadSource source = FromCheckpoint(CheckpointFromJson(params));
-  source.is_checkpoint_format = params.value("is_checkpoint_format", true);
-  return source;
+  return FromCheckpoint(CheckpointFromJson(params), params.value("is_checkpoint_format", true));
 }
 
 ReloadSource PublisherFromJson(const Json& params) {

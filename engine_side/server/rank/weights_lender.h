@@ -1,6 +1,6 @@
 // Lends the kernel tensors that a rank serves to ranks of the same layout, as they are, so that an engine can start
 // from another one (`--load-format remote --from-engine`). Each rank process has one; the receiving half is
-// reload/lent_weights.h.
+// reload/sources/lender_source.cc.
 #pragma once
 
 #include <atomic>

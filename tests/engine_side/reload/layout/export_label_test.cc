@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine_side/reload/sources/kernel_format.h"
+#include "engine_side/reload/sources/kernel_files.h"
 #include "src/checkpoint/safetensors/safetensors_writer.h"
 #include "tests/support/reload/receiver_rig.h"
 

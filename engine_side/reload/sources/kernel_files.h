@@ -1,26 +1,20 @@
-// Weights that are in kernel format already (`is_checkpoint_format = false`): they have the names, dtypes and shapes of
-// the captured buffers, and are copied straight to the sink. `layercast export` writes them. Used by the stager.
+// Files of weights in kernel format (kernel_taker.h), which `layercast export` writes. Used by the source of a path, and
+// by whoever asks what a path holds.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine_side/reload/layout/export_label.h"
-#include "engine_side/reload/layout/kernel_layout.h"
-#include "engine_side/reload/layout/layer_sink.h"
-#include "engine_side/reload/pipeline/derived_check.h"
-#include "engine_side/reload/work/stage_work.h"
 #include "layercast/checkpoint_source.h"
 #include "layercast/parallel.h"
 #include "layercast/version.h"
 #include "layercast/weights_iterator.h"
 #include "src/checkpoint/formats/checkpoint.h"
-#include "src/tensor/manifest/manifest.h"
 
 namespace layercast {
 
@@ -42,7 +36,6 @@ class KernelFiles {
   KernelFiles(const std::string& directory, const ParallelConfig& parallel, std::string_view recipe);
 
   const std::vector<TensorSpec>& specs() const { return specs_; }
-  std::uint64_t total_bytes() const { return total_bytes_; }
   // Yields the tensors in file order, as Checkpoint reads them.
   std::unique_ptr<WeightsIterator> Weights() const;
   // The label of the rank's first file.
@@ -54,16 +47,6 @@ class KernelFiles {
   std::vector<Checkpoint> parts_;
   std::optional<ExportLabel> label_;  // always there once this is constructed
   std::vector<TensorSpec> specs_;     // of all parts
-  std::uint64_t total_bytes_ = 0;
 };
-
-// Throws, before any byte moves, what LoadKernelFormat would throw because of names, dtypes and shapes.
-void CheckKernelFormat(std::span<const TensorSpec> specs, const KernelLayout& layout);
-
-// Takes every kernel tensor exactly once, and closes each in the sink by itself. Throws, counting the tensors that are
-// missing, repeated, unexpected or of another shape and naming five of each, and on NaN or infinity, on a scale that
-// cannot be right, and on what `derived` refuses. Returns the manifest of what was loaded.
-Manifest LoadKernelFormat(WeightsIterator& weights, const std::string& lineage, const KernelLayout& layout,
-                          DerivedCheck& derived, LayerSink& sink, StageWork& work, WorkerPool& pool);
 
 }  // namespace layercast

@@ -1,0 +1,47 @@
+// What a trainer publishes: a snapshot or a stream, from one publisher or from one on each rank of the trainer.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine_side/reload/sources/peer_source.h"
+
+namespace layercast {
+namespace {
+
+class PublisherSource final : public PeerSource {
+ public:
+  explicit PublisherSource(PeerRequest request) : request_(std::move(request)) {}
+
+  bool is_published() const override { return true; }
+
+  Opened Open(const SourceContext& context) override {
+    auto [manifest, parts] = Connect(context, request_);
+    const PeerSession& peers = context.peers;
+    context.report.version = peers.offered();
+    return {.manifest = std::move(manifest),
+            .parts = std::move(parts),
+            .from = peers.Peers(),
+            .configs = peers.configs(),
+            .in_order = peers.is_snapshot(),
+            .snapshot = peers.is_snapshot(),
+            .version = peers.offered()};
+  }
+
+ private:
+  const PeerRequest request_;
+};
+
+}  // namespace
+
+ReloadSource FromPublisher(std::string endpoint, std::string lineage, std::optional<std::uint64_t> step) {
+  return FromPublishers({std::move(endpoint)}, std::move(lineage), step);
+}
+
+ReloadSource FromPublishers(std::vector<std::string> endpoints, std::string lineage,
+                            std::optional<std::uint64_t> step) {
+  return ReloadSource(std::make_unique<PublisherSource>(
+      PeerRequest{.endpoints = std::move(endpoints), .lineage = std::move(lineage), .step = step}));
+}
+
+}  // namespace layercast
