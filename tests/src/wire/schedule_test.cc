@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "layercast/error.h"
+#include "tests/support/hex.h"
 
 namespace layercast {
 namespace {
@@ -87,6 +88,13 @@ TEST(Schedule, IsEncodedAsItsPageSays) {
   const std::vector<std::byte> bytes = schedule.Encode();
   ASSERT_EQ(bytes.size(), sizeof expected);
   EXPECT_EQ(std::memcmp(bytes.data(), expected, sizeof expected), 0);
+}
+
+TEST(Schedule, HasItsExactBytes) {
+  EXPECT_EQ(test::Hex(Sample().Encode()),
+            "4c43534302000000020000000100000000000000100000000000000040000000000000000100000000000000000000000000000003"
+            "0000000000000000000000080000000000000004000000000000002000000000000000010000000010000000000000000400000000"
+            "000001000000000000000000000000000000");
 }
 
 TEST(Schedule, RefusesBytesThatAreNotItsOwn) {

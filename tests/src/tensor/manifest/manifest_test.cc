@@ -8,6 +8,7 @@
 
 #include "layercast/error.h"
 #include "src/base/digest/digest.h"
+#include "tests/support/hex.h"
 
 namespace layercast {
 namespace {
@@ -162,6 +163,22 @@ TEST(Manifest, TheFormIsTheOneThatIsSpecified) {
   EXPECT_EQ(manifest.Encode(), bytes);
   EXPECT_EQ(manifest.layout_digest(), DigestOf(std::span(bytes).first(layout_end)));
   EXPECT_EQ(manifest.version().digest, DigestOf(std::span(bytes).first(values_end)));
+}
+
+TEST(Manifest, HasItsExactBytesAndDigests) {
+  EXPECT_EQ(test::Hex(Small().Encode()),
+            "4c434d414e494600010000000400000011006d6f64656c2e6e6f726d2e7765696768740e010800000000000000030061c3a9010203"
+            "00000000000000020000000000000006007363616c617211000500656d707479140204000000000000000000000000000000efcdab"
+            "89674523012a000000000000000000c03f000000000000000000000000000000000000c04000000000000000000000000000000000"
+            "000080bf0000000000000000000000000000000000000000060072756e2d31372a00000000000000");
+  EXPECT_EQ(Small().version().digest.ToHex(), "a99cf44dbe9e2cfd208fa7b51ab8646c");
+  EXPECT_EQ(Small().layout_digest().ToHex(), "95a7608d46e42727b3b0052b83e4cd79");
+  EXPECT_EQ(test::Hex(SmallPart().Encode()),
+            "4c434d414e49460002000000020000000100770e020200000000000000040000000000000001050000000000000004000000000000"
+            "000200000000000000000000000000000004006e6f726d110104000000000000000000000000000000000000000000000000000080"
+            "3f0000000000000000000000000000000000000040060072756e2d31372a000000000000000100000003000000");
+  EXPECT_EQ(SmallPart().version().digest.ToHex(), "24adba7901c19468a290782cd60355d7");
+  EXPECT_EQ(SmallPart().layout_digest().ToHex(), "df721d29a6ecee9d15c8b0f6004665c8");
 }
 
 TEST(Manifest, TheDigestsSpeakOfLayoutAndOfWeightsButNotOfTheLabel) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "layercast/error.h"
+#include "tests/support/hex.h"
 #include "tests/support/transport/damaged_messages.h"
 
 namespace layercast::cuda_ipc_channel {
@@ -32,6 +33,23 @@ TEST(CudaIpcMessages, AreReadAsTheyWereWritten) {
   EXPECT_EQ(granted.places, places);
   EXPECT_EQ(DecodeDone(EncodeDone(99)), 99U);
   EXPECT_EQ(DecodeGone(EncodeGone(5)), 5U);
+}
+
+TEST(CudaIpcMessages, HaveTheirExactBytes) {
+  using test::Hex;
+  EXPECT_EQ(Hex(EncodeHello({7, true})), "014c434349070001");
+  EXPECT_EQ(Hex(EncodeWelcome({kVersion, SomeHandle()})),
+            "814c4343490100010104070a0d101316191c1f2225282b2e3134373a3d404346494c4f5255585b5e6164676a6d707376797c7f8285"
+            "888b8e9194979a9da0a3a6a9acafb2b5b8bbbe");
+  EXPECT_EQ(Hex(EncodeWelcome({})), "814c434349010000");
+  EXPECT_EQ(Hex(EncodeSegment({12, std::uint64_t{1} << 40, {}})), "850c000000000000000001000000");
+  EXPECT_EQ(Hex(EncodeSegment({12, 34, SomeHandle()})),
+            "850c0000002200000000000000010104070a0d101316191c1f2225282b2e3134373a3d404346494c4f5255585b5e6164676a6d7073"
+            "76797c7f8285888b8e9194979a9da0a3a6a9acafb2b5b8bbbe");
+  EXPECT_EQ(Hex(EncodeGranted({17, true, {{1, 2}, {0, 0}}})),
+            "8611000000000000000102000000010000000200000000000000000000000000000000000000");
+  EXPECT_EQ(Hex(EncodeDone(99)), "046300000000000000");
+  EXPECT_EQ(Hex(EncodeGone(5)), "8705000000");
 }
 
 void DecodeAnyOf(std::span<const std::byte> message) {

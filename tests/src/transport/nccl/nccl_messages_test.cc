@@ -10,6 +10,7 @@
 
 #include "layercast/error.h"
 #include "tests/support/error_of.h"
+#include "tests/support/hex.h"
 #include "tests/support/transport/damaged_messages.h"
 
 namespace layercast::nccl_channel {
@@ -50,6 +51,31 @@ TEST(NcclMessages, AreReadAsTheyWereWritten) {
   EXPECT_EQ(ready.epoch, 3U);
   EXPECT_EQ(ready.requests, 4U);
   EXPECT_EQ(DecodeNumber(EncodeNumber(NcclKind::kCall, 3), NcclKind::kCall), 3U);
+}
+
+Token TokenFrom(int first) {
+  Token token;
+  for (std::size_t i = 0; i < token.size(); ++i) token[i] = static_cast<std::byte>(static_cast<int>(i) + first);
+  return token;
+}
+
+TEST(NcclMessages, HaveTheirExactBytes) {
+  using test::Hex;
+  EXPECT_EQ(Hex(EncodeHello({kVersion, TokenFrom(1), 22809, TokenFrom(0x80)})),
+            "014c434e4303000102030405060708090a0b0c0d0e0f1019590000808182838485868788898a8b8c8d8e8f");
+  EXPECT_EQ(Hex(EncodeWelcome({})), "814c434e430300");
+  EXPECT_EQ(Hex(EncodePieces(SomePieces())),
+            "82010207000000000000000000000000010000000000020900000000000000000000000000000001000000");
+  EXPECT_EQ(Hex(EncodeEpoch(SomeMembership())),
+            "8611000000000000004140787878787878787878787878787878787878787878787878787878787878787878787878787878787878"
+            "7878787878787878787878787878787878787878787878787878787878787878787878787878787878787878787878787878787878"
+            "787878787878787878787878787878787878787878787878787878787878787878");
+  EXPECT_EQ(Hex(EncodeReady({3, 4})), "05030000000000000004000000");
+  EXPECT_EQ(Hex(EncodeNumber(NcclKind::kCall, 3)), "850300000000000000");
+  EXPECT_EQ(Hex(EncodeNumber(NcclKind::kStands, 3)), "060300000000000000");
+  EXPECT_EQ(Hex(EncodeNumber(NcclKind::kFailed, 3)), "080300000000000000");
+  EXPECT_EQ(Hex(EncodeBare(NcclKind::kGo)), "04");
+  EXPECT_EQ(Hex(EncodeBare(NcclKind::kDone)), "07");
 }
 
 void DecodeAny(std::span<const std::byte> message) {

@@ -6,6 +6,7 @@
 
 #include "src/transport/ucx/arrived_pieces.h"
 #include "src/transport/ucx/wire/remote_key.h"
+#include "tests/support/hex.h"
 #include "tests/support/transport/damaged_messages.h"
 
 namespace layercast::ucx_channel {
@@ -59,6 +60,30 @@ TEST(UcxMessages, OfReadsAreReadAsTheyWereWritten) {
   EXPECT_EQ(granted.tensors[0].place.key, SomeGranted().tensors[0].place.key);
   EXPECT_EQ(granted.tensors[1].place.address, 9U);
   EXPECT_EQ(DecodeRead(EncodeRead(1ULL << 40)), 1ULL << 40);
+}
+
+TEST(UcxMessages, HaveTheirExactBytes) {
+  using test::Hex;
+  Token token;
+  for (std::size_t i = 0; i < token.size(); ++i) token[i] = static_cast<std::byte>(i + 1);
+  const std::vector<std::byte> address(5, std::byte{6});
+  const RemotePlace place = {1ULL << 47, std::vector<std::byte>(4, std::byte{7})};
+  EXPECT_EQ(Hex(EncodeHello({kVersion, token, true, {"boot", "net", "0", "17@4026"}})),
+            "014c43555801000102030405060708090a0b0c0d0e0f100104626f6f74036e657401300731374034303236");
+  const Hello of_long_name = {kVersion, token, true, {"boot", "net", "0", std::string(300, 'p')}};
+  EXPECT_EQ(DecodeHello(EncodeHello(of_long_name)).host.process, std::string(255, 'p'));
+  EXPECT_EQ(Hex(EncodeWelcome({kVersion, Lanes::kSharedMemory, token, address, place})),
+            "814c4355580100010102030405060708090a0b0c0d0e0f1005000606060606");
+  EXPECT_EQ(Hex(EncodeWelcome({kVersion, Lanes::kReads, token, address, place})),
+            "814c4355580100030102030405060708090a0b0c0d0e0f10050006060606060000000000800000040007070707");
+  EXPECT_EQ(Hex(EncodeAddress(address)), "0405000606060606");
+  EXPECT_EQ(Hex(EncodeActiveHeader({Kind::kPiece, token, 7, 1ULL << 40})),
+            "820102030405060708090a0b0c0d0e0f1007000000000000000000000000010000");
+  EXPECT_EQ(Hex(EncodeActiveHeader({Kind::kPong, token, 0, 0})),
+            "830102030405060708090a0b0c0d0e0f1000000000000000000000000000000000");
+  EXPECT_EQ(Hex(EncodeGranted({7, false, {{3, place}, {5, {9, std::vector<std::byte>(1)}}}})),
+            "8507000000000000000002000000030000000000000000800000040007070707050000000900000000000000010000");
+  EXPECT_EQ(Hex(EncodeRead(1ULL << 40)), "050000000000010000");
 }
 
 TEST(UcxMessages, AKeyHasBounds) {

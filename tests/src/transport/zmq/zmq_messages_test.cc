@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/transport/zmq/zmq_messages.h"
+#include "tests/support/hex.h"
 #include "tests/support/transport/damaged_messages.h"
 
 namespace layercast::zmq_channel {
@@ -30,6 +31,13 @@ TEST(ZmqMessages, AreReadAsTheyWereWritten) {
   EXPECT_EQ(DecodeWelcome(EncodeWelcome()), kVersion);
   DecodeBare(EncodePing());
   DecodeBare(EncodePong());
+}
+
+TEST(ZmqMessages, HaveTheirExactBytes) {
+  using test::Hex;
+  EXPECT_EQ(Hex(EncodeHello()), "014c435a510200");
+  EXPECT_EQ(Hex(EncodeWelcome()), "814c435a510200");
+  EXPECT_EQ(Hex(EncodePieceHeader({1, 1ULL << 40, 77})), "82010000000000000000000000000100004d000000");
 }
 
 TEST(ZmqMessages, ARefusalForAnyReasonIsReadAsARefusal) {
