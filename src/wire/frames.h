@@ -241,7 +241,7 @@ struct Frame {
 // "hello", "tensor_ready", ...
 std::string_view MessageName(const Message& message);
 
-std::vector<std::byte> Encode(Frame frame);
+std::vector<std::byte> Encode(const Frame& frame);
 // Throws kCorrupt, naming the message and the byte at which it breaks the format.
 Frame Decode(std::span<const std::byte> bytes);
 

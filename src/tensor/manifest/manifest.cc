@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/base/bytes/bytes.h"
+#include "src/base/bytes/archive.h"
 #include "src/base/check.h"
 #include "src/base/utf8.h"
 #include "src/tensor/manifest/manifest_form.h"
@@ -93,7 +93,7 @@ void Manifest::CheckSummaries() {
 }
 
 Digest Manifest::DigestOfContents() const {
-  ByteWriter summaries;
+  ArchiveWriter summaries;
   summaries.Reserve(size() * manifest_form::kSummaryBytes);
   manifest_form::PutSummaries(summaries_, layout_->by_name(), summaries);
   Digester contents = layout_->sorted();
@@ -104,7 +104,7 @@ Digest Manifest::DigestOfContents() const {
 std::vector<std::byte> Manifest::Encode() const {
   std::vector<std::uint32_t> as_listed(size());
   std::iota(as_listed.begin(), as_listed.end(), 0U);
-  ByteWriter form;
+  ArchiveWriter form;
   form.Reserve(layout_->form().size() + size() * manifest_form::kSummaryBytes + manifest_form::kMostLabelBytes);
   form.PutBytes(layout_->form());
   manifest_form::PutSummaries(summaries_, as_listed, form);
@@ -113,13 +113,13 @@ std::vector<std::byte> Manifest::Encode() const {
 }
 
 Manifest Manifest::Decode(std::span<const std::byte> bytes, std::shared_ptr<const ManifestLayout> known) {
-  manifest_form::Fields fields = manifest_form::Get(bytes, std::move(known));
+  manifest_form::Contents contents = manifest_form::Get(bytes, std::move(known));
   try {
-    if (fields.layout == nullptr) {
-      fields.layout = std::make_shared<const ManifestLayout>(std::move(fields.tensors), fields.shared);
+    if (contents.layout == nullptr) {
+      contents.layout = std::make_shared<const ManifestLayout>(std::move(contents.tensors), contents.shared);
     }
-    return Manifest(std::move(fields.lineage), fields.step, std::move(fields.layout), std::move(fields.summaries),
-                    fields.part);
+    return Manifest(std::move(contents.lineage), contents.step, std::move(contents.layout),
+                    std::move(contents.summaries), contents.part);
   } catch (const Error& error) {
     // What is an invalid argument from a caller is corrupt when it comes as bytes.
     throw Error(ErrorCode::kCorrupt, error.what());

@@ -2,7 +2,6 @@
 #include "src/tensor/manifest/manifest_form.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -19,100 +18,96 @@ constexpr std::uint32_t kNewestFormat = 2;
 constexpr std::uint32_t kPartsFormat = 2;               // from this format on, tensors may be parts
 constexpr std::size_t kSmallestLayout = 2 + 1 + 1 + 1;  // bytes of one tensor's: a name of one byte, a scalar
 
-// A version that one publisher has whole is written in the oldest format, so that its digest is the same in every
-// release.
-std::uint32_t FormatOf(bool shared) { return shared ? kPartsFormat : 1; }
+// Each of these is a part of the form, for both archives.
 
-void PutShape(const Shape& shape, ByteWriter& out) {
-  for (const std::int64_t dim : shape) out.Put(static_cast<std::uint64_t>(dim));
-}
-
-void PutPart(const std::optional<TensorPart>& part, ByteWriter& out) {
-  out.Put(static_cast<std::uint8_t>(part ? 1 : 0));
-  if (!part) return;
-  PutShape(part->whole, out);
-  PutShape(part->offsets, out);
-}
-
-Shape GetShape(ByteReader& in, std::size_t rank, const std::string& name) {
-  Shape shape;
-  for (std::size_t i = 0; i < rank; ++i) {
-    const auto dim = in.Get<std::uint64_t>("a dimension");
-    if (dim >> 63 != 0) in.Fail(Quote(name) + ": expected a dimension below 2^63, got " + std::to_string(dim));
-    shape.push_back(static_cast<std::int64_t>(dim));
+void Header(auto& archive, auto& shared, auto&& tensors) {
+  std::string magic(kMagic);
+  archive.Bytes(magic, kMagic.size(), "the magic");
+  if (magic != kMagic) archive.Refuse("this is not a manifest: its magic is another");
+  // A version that one publisher has whole is written in the oldest format, so that its digest is the same in every
+  // release.
+  std::uint32_t format = shared ? kPartsFormat : 1;
+  archive.Number(format, "the format version");
+  if (format == 0 || format > kNewestFormat) {
+    archive.Refuse("expected format 1 to " + std::to_string(kNewestFormat) + ", got " + std::to_string(format));
   }
-  return shape;
+  archive.Set(shared, format >= kPartsFormat);
+  archive.Number(tensors, "the number of tensors");
 }
 
-std::optional<TensorPart> GetPart(ByteReader& in, const TensorSpec& spec) {
-  const auto is_part = in.Get<std::uint8_t>("whether it is a part");
-  if (is_part == 0) return std::nullopt;
-  if (is_part != 1) in.Fail(Quote(spec.name) + ": expected 0 or 1, got " + std::to_string(is_part));
-  TensorPart part;
-  part.whole = GetShape(in, spec.shape.size(), spec.name);
-  part.offsets = GetShape(in, spec.shape.size(), spec.name);
-  if (part.whole == spec.shape) in.Fail(Quote(spec.name) + ": a part that is all of its tensor");
-  return part;
+void Extents(auto& archive, auto& shape, std::size_t rank, const std::string& name) {
+  Each(archive, shape, rank, [&](auto& dim) {
+    As<std::uint64_t>(archive, dim, "a dimension");
+    if (dim < 0) {
+      archive.Refuse(Quote(name) + ": expected a dimension below 2^63, got " +
+                     std::to_string(static_cast<std::uint64_t>(dim)));
+    }
+  });
 }
 
-LaidOutTensor GetTensor(ByteReader& in, std::uint32_t format) {
-  LaidOutTensor tensor;
-  TensorSpec& spec = tensor.spec;
-  spec.name = in.GetText(in.Get<std::uint16_t>("a name's length"), "a name");
-  const auto dtype = in.Get<std::uint8_t>("a dtype");
-  if (dtype >= AllDTypes().size()) in.Fail(Quote(spec.name) + ": unknown dtype " + std::to_string(dtype));
-  spec.dtype = static_cast<DType>(dtype);
-  const auto rank = in.Get<std::uint8_t>("a rank");
-  spec.shape = GetShape(in, rank, spec.name);
-  if (format >= kPartsFormat) tensor.part = GetPart(in, spec);
-  return tensor;
+void Part(auto& archive, auto& part, const TensorSpec& spec) {
+  std::uint8_t is_part = part ? 1 : 0;
+  archive.Number(is_part, "whether it is a part");
+  if (is_part > 1) archive.Refuse(Quote(spec.name) + ": expected 0 or 1, got " + std::to_string(is_part));
+  if (is_part == 0) return;
+  archive.Set(part, TensorPart());
+  Extents(archive, part->whole, spec.shape.size(), spec.name);
+  Extents(archive, part->offsets, spec.shape.size(), spec.name);
+  if (part->whole == spec.shape) archive.Refuse(Quote(spec.name) + ": a part that is all of its tensor");
 }
 
-TensorSummary GetSummary(ByteReader& in, const TensorSpec& spec) {
+void Tensor(auto& archive, Is<LaidOutTensor> auto& tensor, bool shared) {
+  auto& spec = tensor.spec;
+  Text<std::uint16_t>(archive, spec.name, "a name's length", "a name");
+  auto dtype = static_cast<std::uint8_t>(spec.dtype);
+  archive.Number(dtype, "a dtype");
+  if (dtype >= AllDTypes().size()) archive.Refuse(Quote(spec.name) + ": unknown dtype " + std::to_string(dtype));
+  archive.Set(spec.dtype, static_cast<DType>(dtype));
+  const std::size_t rank = Count<std::uint8_t>(archive, spec.shape, "a rank");
+  Extents(archive, spec.shape, rank, spec.name);
+  if (shared) Part(archive, tensor.part, spec);
+}
+
+void Summary(auto& archive, Is<TensorSummary> auto& summary) {
+  archive.Number(summary.digest.high, "a digest");
+  archive.Number(summary.digest.low, "a digest");
+  archive.Float(summary.amax, "an amax");
+}
+
+void Label(auto& archive, auto& lineage, auto& step, auto& part, bool shared) {
+  Text<std::uint16_t>(archive, lineage, "the lineage's length", "the lineage");
+  archive.Number(step, "the step");
+  if (!shared) return;
+  auto rank = static_cast<std::uint32_t>(part.rank);
+  auto ranks = static_cast<std::uint32_t>(part.ranks);
+  archive.Number(rank, "the publisher's rank");
+  archive.Number(ranks, "the number of publishers");
+  if (ranks < 2 || ranks > kMostRanks || rank >= ranks) {
+    archive.Refuse("expected a rank of 2 publishers or more, got rank " + std::to_string(rank) + " of " +
+                   std::to_string(ranks));
+  }
+  archive.Set(part, VersionPart{static_cast<int>(rank), static_cast<int>(ranks)});
+}
+
+void GetLayout(ArchiveReader& in, Contents& contents) {
+  std::uint32_t count = 0;
+  Header(in, contents.shared, count);
+  // Refused before anything is allocated for so many tensors.
+  if (count > kMostTensors || count > in.remaining() / (kSmallestLayout + kSummaryBytes)) {
+    in.Fail(std::to_string(count) + " tensors do not fit the " + std::to_string(in.remaining()) + " bytes that follow");
+  }
+  contents.tensors.resize(count);
+  for (LaidOutTensor& tensor : contents.tensors) Tensor(in, tensor, contents.shared);
+}
+
+TensorSummary GetSummary(ArchiveReader& in, const TensorSpec& spec) {
   TensorSummary summary;
-  summary.digest.high = in.Get<std::uint64_t>("a digest");
-  summary.digest.low = in.Get<std::uint64_t>("a digest");
-  summary.amax = std::bit_cast<float>(in.Get<std::uint32_t>("an amax"));
+  Summary(in, summary);
   const bool known = std::isfinite(summary.amax) && !std::signbit(summary.amax);
   if (!known && summary.amax != kUnknownAmax) {
     in.Fail(Quote(spec.name) + ": expected a finite amax of at least 0, or -1, got " + std::to_string(summary.amax));
   }
   return summary;
-}
-
-VersionPart GetVersionPart(ByteReader& in) {
-  const auto rank = in.Get<std::uint32_t>("the publisher's rank");
-  const auto ranks = in.Get<std::uint32_t>("the number of publishers");
-  if (ranks < 2 || ranks > kMostRanks || rank >= ranks) {
-    in.Fail("expected a rank of 2 publishers or more, got rank " + std::to_string(rank) + " of " +
-            std::to_string(ranks));
-  }
-  return {static_cast<int>(rank), static_cast<int>(ranks)};
-}
-
-std::uint32_t GetFormat(ByteReader& in) {
-  if (in.GetText(kMagic.size(), "the magic") != kMagic) in.Fail("this is not a manifest: its magic is another");
-  const auto format = in.Get<std::uint32_t>("the format version");
-  if (format == 0 || format > kNewestFormat) {
-    in.Fail("expected format 1 to " + std::to_string(kNewestFormat) + ", got " + std::to_string(format));
-  }
-  return format;
-}
-
-std::uint32_t GetCount(ByteReader& in) {
-  const auto count = in.Get<std::uint32_t>("the number of tensors");
-  // Refused before anything is allocated for so many tensors.
-  if (count > kMostTensors || count > in.remaining() / (kSmallestLayout + kSummaryBytes)) {
-    in.Fail(std::to_string(count) + " tensors do not fit the " + std::to_string(in.remaining()) + " bytes that follow");
-  }
-  return count;
-}
-
-void GetLayout(ByteReader& in, Fields& fields) {
-  const std::uint32_t format = GetFormat(in);
-  fields.shared = format >= kPartsFormat;
-  fields.tensors.resize(GetCount(in));
-  for (LaidOutTensor& tensor : fields.tensors) tensor = GetTensor(in, format);
 }
 
 // Whether the bytes hold the layout whose form this is. A form tells where its layout ends, so bytes that begin with
@@ -134,55 +129,35 @@ std::string TextProblem(std::string_view text, std::size_t shortest, std::size_t
 }
 
 void PutLayout(std::span<const LaidOutTensor> tensors, std::span<const std::uint32_t> order, bool shared,
-               ByteWriter& out) {
-  out.PutBytes(kMagic);
-  out.Put(FormatOf(shared));
-  out.Put(static_cast<std::uint32_t>(tensors.size()));
-  for (const std::uint32_t index : order) {
-    const auto& [spec, part] = tensors[index];
-    out.Put(static_cast<std::uint16_t>(spec.name.size()));
-    out.PutBytes(spec.name);
-    out.Put(static_cast<std::uint8_t>(spec.dtype));
-    out.Put(static_cast<std::uint8_t>(spec.shape.size()));
-    PutShape(spec.shape, out);
-    if (shared) PutPart(part, out);
-  }
+               ArchiveWriter& out) {
+  Header(out, shared, static_cast<std::uint32_t>(tensors.size()));
+  for (const std::uint32_t index : order) Tensor(out, tensors[index], shared);
 }
 
-void PutSummaries(std::span<const TensorSummary> summaries, std::span<const std::uint32_t> order, ByteWriter& out) {
-  for (const std::uint32_t index : order) {
-    const auto& [digest, amax] = summaries[index];
-    out.Put(digest.high, digest.low, std::bit_cast<std::uint32_t>(amax));
-  }
+void PutSummaries(std::span<const TensorSummary> summaries, std::span<const std::uint32_t> order, ArchiveWriter& out) {
+  for (const std::uint32_t index : order) Summary(out, summaries[index]);
 }
 
-void PutLabel(const Version& version, const VersionPart& part, ByteWriter& out) {
-  out.Put(static_cast<std::uint16_t>(version.lineage.size()));
-  out.PutBytes(version.lineage);
-  out.Put(version.step);
-  if (part.ranks == 1) return;
-  out.Put(static_cast<std::uint32_t>(part.rank));
-  out.Put(static_cast<std::uint32_t>(part.ranks));
+void PutLabel(const Version& version, const VersionPart& part, ArchiveWriter& out) {
+  Label(out, version.lineage, version.step, part, part.ranks != 1);
 }
 
-Fields Get(std::span<const std::byte> bytes, std::shared_ptr<const ManifestLayout> known) {
-  ByteReader in("manifest", bytes);
-  Fields fields;
+Contents Get(std::span<const std::byte> bytes, std::shared_ptr<const ManifestLayout> known) {
+  ArchiveReader in("manifest", bytes);
+  Contents contents;
   if (known != nullptr && BeginsWith(bytes, known->form())) {
     in.GetBytes(known->form().size(), "the layout");
-    fields.shared = known->shared();
-    fields.layout = std::move(known);
+    contents.shared = known->shared();
+    contents.layout = std::move(known);
   } else {
-    GetLayout(in, fields);
+    GetLayout(in, contents);
   }
-  const std::vector<LaidOutTensor>& tensors = fields.layout ? fields.layout->tensors() : fields.tensors;
-  fields.summaries.reserve(tensors.size());
-  for (const LaidOutTensor& tensor : tensors) fields.summaries.push_back(GetSummary(in, tensor.spec));
-  fields.lineage = in.GetText(in.Get<std::uint16_t>("the lineage's length"), "the lineage");
-  fields.step = in.Get<std::uint64_t>("the step");
-  if (fields.shared) fields.part = GetVersionPart(in);
+  const std::vector<LaidOutTensor>& tensors = contents.layout ? contents.layout->tensors() : contents.tensors;
+  contents.summaries.reserve(tensors.size());
+  for (const LaidOutTensor& tensor : tensors) contents.summaries.push_back(GetSummary(in, tensor.spec));
+  Label(in, contents.lineage, contents.step, contents.part, contents.shared);
   in.ExpectEnd();
-  return fields;
+  return contents;
 }
 
 }  // namespace layercast::manifest_form

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "layercast/version.h"
-#include "src/base/bytes/bytes.h"
+#include "src/base/bytes/archive.h"
 #include "src/tensor/manifest/manifest.h"
 
 namespace layercast::manifest_form {
@@ -29,12 +29,12 @@ std::string TextProblem(std::string_view text, std::size_t shortest, std::size_t
 // The Put functions append to `out`. `order` has the tensors' positions, in the order in which they are written;
 // `shared` says that other publishers have tensors of the version too.
 void PutLayout(std::span<const LaidOutTensor> tensors, std::span<const std::uint32_t> order, bool shared,
-               ByteWriter& out);
-void PutSummaries(std::span<const TensorSummary> summaries, std::span<const std::uint32_t> order, ByteWriter& out);
-void PutLabel(const Version& version, const VersionPart& part, ByteWriter& out);
+               ArchiveWriter& out);
+void PutSummaries(std::span<const TensorSummary> summaries, std::span<const std::uint32_t> order, ArchiveWriter& out);
+void PutLabel(const Version& version, const VersionPart& part, ArchiveWriter& out);
 
 // What a form holds. Value.
-struct Fields {
+struct Contents {
   std::string lineage;
   std::uint64_t step = 0;
   std::shared_ptr<const ManifestLayout> layout;  // the known one; null: it is another, made of `tensors` and `shared`
@@ -46,6 +46,6 @@ struct Fields {
 
 // Reads a form. `known` is a layout that it may have, which then is not read again. Throws kCorrupt on anything that
 // the form does not allow.
-Fields Get(std::span<const std::byte> bytes, std::shared_ptr<const ManifestLayout> known);
+Contents Get(std::span<const std::byte> bytes, std::shared_ptr<const ManifestLayout> known);
 
 }  // namespace layercast::manifest_form

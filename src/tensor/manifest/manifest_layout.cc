@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/base/bytes/bytes.h"
+#include "src/base/bytes/archive.h"
 #include "src/base/utf8.h"
 #include "src/tensor/manifest/manifest_form.h"
 #include "src/tensor/tensor_part.h"
@@ -52,11 +52,11 @@ ManifestLayout::ManifestLayout(std::vector<LaidOutTensor> tensors, bool shared)
     : tensors_(std::move(tensors)), shared_(shared) {
   Check();
   IndexNames();
-  ByteWriter form;
+  ArchiveWriter form;
   manifest_form::PutLayout(tensors_, AsListed(tensors_.size()), shared, form);
   form_ = std::move(form).Take();
   digest_ = DigestOf(form_);
-  ByteWriter sorted;
+  ArchiveWriter sorted;
   manifest_form::PutLayout(tensors_, by_name_, shared, sorted);
   sorted_.Update(sorted.bytes());
 }

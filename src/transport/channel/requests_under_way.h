@@ -45,7 +45,8 @@ class RequestsUnderWay {
     }
     std::vector<RegionView> views = PackedViews(request.regions, request.destination);
     const std::size_t bytes = NumBytes(views);
-    std::vector<std::byte> message = EncodeRequest(request.ticket, request.offer_id, request.regions);
+    std::vector<std::byte> message =
+        Encode(Request{request.ticket, request.offer_id, {request.regions.begin(), request.regions.end()}});
     if (message.size() > kMaxRequestBytes) throw Error(ErrorCode::kInvalidArgument, "too many regions in one request");
     const auto [added, is_new] = chunks_.try_emplace(request.ticket);
     if (!is_new) {

@@ -54,8 +54,8 @@ CudaIpcFetchingEnd::CudaIpcFetchingEnd(CudaIpcParts parts, std::shared_ptr<Mappi
 bool CudaIpcFetchingEnd::Greet(const std::string& name, bool takes_events, Deadline deadline) {
   control_.emplace(ConnectLocally(SOCK_STREAM, name, deadline));
   takes_events = takes_events && (parts_.driver->opens_its_own() || !IsWithinThisProcess(control_->fd()));
-  control_->Send(EncodeHello({kVersion, takes_events}));
-  const Welcome welcome = DecodeWelcome(control_->AwaitAnswer(deadline));
+  control_->Send(Encode(Hello{kVersion, takes_events}));
+  const Welcome welcome = Decode<Welcome>(control_->AwaitAnswer(deadline));
   if (!welcome.event) return true;
   if (!takes_events) throw Error(ErrorCode::kCorrupt, "WELCOME: an event that was not asked for");
   try {
@@ -122,11 +122,14 @@ bool CudaIpcFetchingEnd::TakeMessages() {
 
 void CudaIpcFetchingEnd::TakeMessage(std::span<const std::byte> message) {
   const Kind kind = DecodeKind(message);
-  if (kind == kSegment) return TakeSegment(DecodeSegment(message));
-  if (kind == kGranted) return TakeGranted(DecodeGranted(message));
-  if (kind == Kind::kPong) return DecodeBare(message);
+  if (kind == kSegment) return TakeSegment(Decode<Announced>(message));
+  if (kind == kGranted) return TakeGranted(Decode<Granted>(message));
+  if (kind == Kind::kPong) {
+    Decode<Bare>(message);
+    return;
+  }
   if (kind == kGone) {
-    const std::uint32_t number = DecodeGone(message);
+    const std::uint32_t number = Decode<Gone>(message).segment;
     segments_.erase(number);
     return mappings_->Drop({address_, number});
   }
@@ -214,7 +217,7 @@ bool CudaIpcFetchingEnd::Land() {
     copying_.pop_front();
     if (chunk.pinned) std::memcpy(chunk.destination.data(), chunk.pinned.data(), chunk.pinned.size());
     pinned_bytes_ -= chunk.pinned.size();
-    control_->Send(EncodeDone(chunk.ticket));
+    control_->Send(Encode(Done{chunk.ticket}));
     requests_.Complete(chunk);
     moved_ = Deadline::Clock::now();
     moved = true;
@@ -223,7 +226,7 @@ bool CudaIpcFetchingEnd::Land() {
 }
 
 void CudaIpcFetchingEnd::Wait(Deadline deadline) {
-  if (liveness_.ShouldAsk(requests_.size())) control_->Send(EncodePing());
+  if (liveness_.ShouldAsk(requests_.size())) control_->Send(Encode(Bare{Kind::kPing}));
   if (!granted_.empty() || !copying_.empty()) return Sleep(kDeviceTick);
   Sleep(deadline.AtMost(Liveness::kAskAfter / 2).Remaining());
 }

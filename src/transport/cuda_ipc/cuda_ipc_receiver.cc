@@ -33,20 +33,20 @@ void Receiver::TakeMessages() {
 
 void Receiver::Take(std::span<const std::byte> message) {
   if (!ours_) throw Error(ErrorCode::kCorrupt, "it is another user's");
-  if (!greeted_) return TakeHello(DecodeHello(message));  // HELLO comes first
+  if (!greeted_) return TakeHello(Decode<Hello>(message));  // HELLO comes first
   const Kind kind = DecodeKind(message);
-  if (kind == Kind::kRequest) return TakeRequest(DecodeRequest(message));
-  if (kind == kDone) return TakeDone(DecodeDone(message));
+  if (kind == Kind::kRequest) return TakeRequest(Decode<Request>(message));
+  if (kind == kDone) return TakeDone(Decode<Done>(message).ticket);
   if (kind != Kind::kPing) throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
-  DecodeBare(message);
-  control_.Send(EncodePong());
+  Decode<Bare>(message);
+  control_.Send(Encode(Bare{Kind::kPong}));
 }
 
 void Receiver::TakeHello(const Hello& hello) {
   greeted_ = true;
   const IpcHandle* const event = context_.copy_in.event();
   takes_events_ = hello.takes_events && event != nullptr;
-  control_.Send(EncodeWelcome({kVersion, takes_events_ ? std::optional(*event) : std::nullopt}));
+  control_.Send(Encode(Welcome{kVersion, takes_events_ ? std::optional(*event) : std::nullopt}));
 }
 
 void Receiver::TakeRequest(const Request& request) {
@@ -120,7 +120,7 @@ bool Receiver::Progress() {
 
 void Receiver::Grant(const Asked& asked, bool waits) {
   for (const std::shared_ptr<Segment>& segment : asked.segments) Announce(segment);
-  control_.Send(EncodeGranted({asked.ticket, waits, asked.places}));
+  control_.Send(Encode(Granted{asked.ticket, waits, asked.places}));
 }
 
 void Receiver::Announce(const std::shared_ptr<Segment>& segment) {
@@ -134,14 +134,14 @@ void Receiver::Announce(const std::shared_ptr<Segment>& segment) {
     }
     announced.handle = key.handle;
   }
-  control_.Send(EncodeSegment(announced), std::move(key.descriptor));
+  control_.Send(Encode(announced), std::move(key.descriptor));
   announced_.emplace(segment->number, segment);
 }
 
 void Receiver::TellOfGoneSegments() {
   std::erase_if(announced_, [&](const auto& entry) {
     if (!entry.second.expired()) return false;
-    control_.Send(EncodeGone(entry.first));
+    control_.Send(Encode(Gone{entry.first}));
     return true;
   });
 }
@@ -149,7 +149,7 @@ void Receiver::TellOfGoneSegments() {
 void Receiver::Refuse(const Refusal& refusal) {
   refused_ = true;
   waiting_.clear();
-  control_.Send(EncodeRefusal(refusal));
+  control_.Send(Encode(refusal));
 }
 
 bool Receiver::TooLate() {

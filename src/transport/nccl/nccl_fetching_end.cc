@@ -22,8 +22,8 @@ NcclFetchingEnd::NcclFetchingEnd(const NcclParts& parts, const std::string& addr
 
 void NcclFetchingEnd::Greet(const ControlAddress& address, Deadline deadline) {
   control_ = ControlSocket::Connect(address, deadline);
-  control_->Send(EncodeHello(
-      {kVersion, address.key, static_cast<std::uint32_t>(parts_.library->version()), parts_.device->uuid()}));
+  control_->Send(Encode(
+      Hello{kVersion, address.key, static_cast<std::uint32_t>(parts_.library->version()), parts_.device->uuid()}));
   AwaitWelcome(deadline);
   AwaitEpoch(deadline);
   liveness_.Heard();
@@ -32,7 +32,7 @@ void NcclFetchingEnd::Greet(const ControlAddress& address, Deadline deadline) {
 void NcclFetchingEnd::AwaitWelcome(Deadline deadline) {
   const std::vector<std::byte> answer = control_->AwaitAnswer(deadline);
   if (KindOf(answer) == NcclKind::kRefused) TakeMessage(answer);  // throws the refusal
-  DecodeWelcome(answer);
+  Decode<Welcome>(answer);
 }
 
 void NcclFetchingEnd::AwaitEpoch(Deadline deadline) {
@@ -85,7 +85,7 @@ bool NcclFetchingEnd::ProgressDevice() {
   if (!intake_) return false;
   bool moved = false;
   try {
-    moved = intake_->Progress([this] { control_->Send(EncodeBare(NcclKind::kGo)); },
+    moved = intake_->Progress([this] { control_->Send(Encode(BareOf(NcclKind::kGo))); },
                               [this](Chunk& chunk) { Complete(chunk); });
   } catch (const Error& error) {
     Fail(error);
@@ -93,7 +93,7 @@ bool NcclFetchingEnd::ProgressDevice() {
   }
   if (!stands_ && intake_->stands()) {
     stood_ = stands_ = true;
-    control_->Send(EncodeNumber(NcclKind::kStands, number_));
+    control_->Send(Encode(OfEpoch{NcclKind::kStands, number_}));
   }
   return moved;
 }
@@ -102,7 +102,7 @@ void NcclFetchingEnd::Fail(const Error& error) {
   failure_.emplace(error.code(), "epoch " + std::to_string(number_) + ": " + error.what());
   called_by_ = Deadline::After(parts_.patience.to_move);
   EndEpoch();
-  control_->Send(EncodeNumber(NcclKind::kFailed, number_));
+  control_->Send(Encode(OfEpoch{NcclKind::kFailed, number_}));
 }
 
 bool NcclFetchingEnd::TakeMessages() {
@@ -118,10 +118,10 @@ bool NcclFetchingEnd::TakeMessages() {
 
 void NcclFetchingEnd::TakeMessage(std::span<const std::byte> message) {
   switch (KindOf(message)) {
-    case NcclKind::kCall: return TakeCall(DecodeNumber(message, NcclKind::kCall));
-    case NcclKind::kEpoch: return TakeEpoch(DecodeEpoch(message));
-    case NcclKind::kPieces: return TakePieces(DecodePieces(message));
-    case NcclKind::kPong: return DecodeBare(message);
+    case NcclKind::kCall: return TakeCall(Decode<OfEpoch>(message).epoch);
+    case NcclKind::kEpoch: return TakeEpoch(Decode<Membership>(message, "EPOCH"));
+    case NcclKind::kPieces: return TakePieces(Decode<PieceGroup>(message));
+    case NcclKind::kPong: Decode<Bare>(message); return;
     case NcclKind::kRefused: ThrowRefusal(message);
     default: throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
   }
@@ -134,7 +134,7 @@ void NcclFetchingEnd::TakeCall(std::uint64_t epoch) {
   const bool is_new = std::exchange(number_, epoch) != epoch;
   if (is_new) EndEpoch();
   called_by_.reset();
-  control_->Send(EncodeReady({epoch, is_new ? static_cast<std::uint32_t>(requests_.size()) : 0}));
+  control_->Send(Encode(Ready{epoch, is_new ? static_cast<std::uint32_t>(requests_.size()) : 0}));
   if (is_new) AskAgain();
 }
 
@@ -194,14 +194,14 @@ Chunk& NcclFetchingEnd::ExpectAskedFor(const Piece& piece) {
 }
 
 void NcclFetchingEnd::Complete(Chunk& chunk) {
-  control_->Send(EncodeBare(NcclKind::kDone));
+  control_->Send(Encode(BareOf(NcclKind::kDone)));
   requests_.Complete(chunk);
 }
 
 void NcclFetchingEnd::Wait(Deadline deadline) {
   // The publisher is asked even while NCCL is at work here: its part of that is done by its service thread, which must
   // be able to answer all the time.
-  if (liveness_.ShouldAsk(requests_.size())) control_->Send(EncodePing());
+  if (liveness_.ShouldAsk(requests_.size())) control_->Send(Encode(Bare{Kind::kPing}));
   if (intake_ && intake_->busy()) return Sleep(kDeviceTick);
   Sleep(deadline.AtMost(Liveness::kAskAfter / 2).Remaining());
 }

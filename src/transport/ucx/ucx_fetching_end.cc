@@ -25,7 +25,7 @@ UcxFetchingEnd::UcxFetchingEnd(const std::string& address, Greeted greeted, Dead
 void UcxFetchingEnd::Answer(const Welcome& welcome, Deadline deadline) {
   link_.emplace(lanes_, control_->Device(), &OnMessage, this);
   link_->Connect(welcome.address);
-  control_->Send(EncodeAddress(link_->Address()));
+  control_->Send(Encode(WorkerAddress{link_->Address()}));
   AwaitLanes(deadline);
 }
 
@@ -89,7 +89,10 @@ ucs_status_t UcxFetchingEnd::OnMessage(void* end, const void* header, std::size_
 }
 
 void UcxFetchingEnd::TakeMessage(std::span<const std::byte> bytes, void* data, std::size_t length, bool rendezvous) {
-  const ActiveHeader header = DecodeActiveHeader(bytes);
+  if (const Kind kind = DecodeKind(bytes); kind != Kind::kPiece && kind != Kind::kPong) {
+    throw Error(ErrorCode::kCorrupt, "an unknown kind of active message");
+  }
+  const auto header = Decode<ActiveHeader>(bytes);
   if (header.token != token_) return;  // a stranger's: UCX takes active messages from whoever reaches it
   Heard();
   if (header.kind == Kind::kPong) return;
@@ -152,7 +155,7 @@ void UcxFetchingEnd::CompleteIfWhole(Chunk& chunk) {
 
 void UcxFetchingEnd::Wait(Deadline deadline) {
   if (Spin(lanes_).Until([&] { return Progress(); })) return;
-  if (liveness_.ShouldAsk(requests_.size())) control_->Send(EncodePing());
+  if (liveness_.ShouldAsk(requests_.size())) control_->Send(Encode(Bare{Kind::kPing}));
   if (link_->Arm()) Sleep(deadline.AtMost(Liveness::kAskAfter / 2));
 }
 

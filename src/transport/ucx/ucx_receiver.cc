@@ -38,23 +38,23 @@ void Receiver::TakeMessages() {
 
 void Receiver::Take(std::span<const std::byte> message) {
   const Kind kind = DecodeKind(message);
-  if (!link_ && !reads_) return TakeHello(DecodeHello(message));  // HELLO comes first
+  if (!link_ && !reads_) return TakeHello(Decode<Hello>(message));  // HELLO comes first
   if (!greeted_) return TakeAnswer(message);
-  if (kind == kRead && reads_) return reads_->Return(DecodeRead(message));
+  if (kind == kRead && reads_) return reads_->Return(Decode<Read>(message).ticket);
   switch (kind) {
-    case Kind::kRequest: return TakeRequest(DecodeRequest(message));
-    case Kind::kPing: DecodeBare(message); return TakePing();
+    case Kind::kRequest: return TakeRequest(Decode<Request>(message));
+    case Kind::kPing: Decode<Bare>(message); return TakePing();
     default: throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
   }
 }
 
 void Receiver::TakeAnswer(std::span<const std::byte> message) {
   if (reads_) {
-    if (DecodeRead(message) != 0) throw Error(ErrorCode::kCorrupt, "READ of what was not granted");
+    if (Decode<Read>(message).ticket != 0) throw Error(ErrorCode::kCorrupt, "READ of what was not granted");
     greeted_ = true;
     return;
   }
-  link_->Connect(DecodeAddress(message));
+  link_->Connect(Decode<WorkerAddress>(message).address);
   greeted_ = true;
   SendPong();  // shows the receiver that the lanes work
 }
@@ -63,7 +63,7 @@ void Receiver::TakePing() {
   if (!reads_) {
     pong_owed_ = true;
   } else {
-    control_.Send(EncodePong());
+    control_.Send(Encode(Bare{Kind::kPong}));
   }
 }
 
@@ -79,7 +79,7 @@ void Receiver::TakeHello(const Hello& hello) {
     log::warn("ucx: {}", error.what());
     return Refuse({0, ErrorCode::kUnsupported, error.what()});
   }
-  control_.Send(EncodeWelcome({kVersion, lanes, token_, link_->Address(), {}}));
+  control_.Send(Encode(Welcome{kVersion, lanes, token_, link_->Address(), {}}));
 }
 
 bool Receiver::WelcomeToRead(const Hello& hello) {
@@ -90,7 +90,7 @@ bool Receiver::WelcomeToRead(const Hello& hello) {
   if (near && !context_.reads_anywhere) return false;
   try {
     reads_.emplace(context_.book, *context_.readable, token_);
-    control_.Send(EncodeWelcome(reads_->Describe(token_)));
+    control_.Send(Encode(reads_->Describe(token_)));
   } catch (const Error& error) {
     reads_.reset();
     log::warn("ucx: receiver {} gets messages, for it cannot read one-sided: {}", number_, error.what());
@@ -113,7 +113,7 @@ void Receiver::TakeRequest(const Request& request) {
 void Receiver::Refuse(const Refusal& refusal) {
   refused_ = true;
   replies_.Clear();
-  control_.Send(EncodeRefusal(refusal));
+  control_.Send(Encode(refusal));
 }
 
 bool Receiver::Progress() {
@@ -169,7 +169,7 @@ void Receiver::SendPiece(Reply& reply, OfferUse use) {
     if (piece->gathered.size() == 0) piece->gathered = Buffer(memory_, kPieceBytes);
     data = piece->gathered.span().first(reply.plan.Gather(piece->gathered.data(), window_.piece_bytes()));
   }
-  piece->header = EncodeActiveHeader({Kind::kPiece, token_, reply.ticket, next.offset});
+  piece->header = Encode(ActiveHeader{Kind::kPiece, token_, reply.ticket, next.offset});
   Send(std::move(piece), data);
 }
 
@@ -177,7 +177,7 @@ void Receiver::SendPong() {
   pong_owed_ = false;
   pong_under_way_ = true;
   std::unique_ptr<Piece> pong = TakeSpare();
-  pong->header = EncodeActiveHeader({Kind::kPong, token_, 0, 0});
+  pong->header = Encode(ActiveHeader{Kind::kPong, token_, 0, 0});
   Send(std::move(pong), {});
 }
 

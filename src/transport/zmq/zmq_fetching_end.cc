@@ -39,7 +39,7 @@ void ZmqFetchingEnd::Greet(const std::string& address, Deadline deadline) {
     zmq::pollitem_t items[] = {{socket_.handle(), 0, static_cast<short>(sent ? ZMQ_POLLIN : ZMQ_POLLOUT), 0},
                                {monitor_.events().handle(), 0, ZMQ_POLLIN, 0}};
     PollSockets(items, deadline.AtMost(MessageMeter::kLook).Remaining());
-    if (items[0].revents != 0 && !sent) Send(EncodeHello());
+    if (items[0].revents != 0 && !sent) Send(Encode(Hello{}));
     if (items[0].revents != 0 && sent) Receive();
     sent = sent || items[0].revents != 0;
     if (welcomed_) return;
@@ -97,10 +97,11 @@ bool ZmqFetchingEnd::Receive() {
 void ZmqFetchingEnd::TakeMessage(std::span<const std::byte> message) {
   if (const auto header = std::exchange(announced_, std::nullopt)) return TakePiece(*header, message);
   switch (DecodeKind(message)) {
-    case Kind::kPiece: announced_ = DecodePieceHeader(message); return;
-    case Kind::kPong: return DecodeBare(message);
+    case Kind::kPiece: announced_ = Decode<PieceHeader>(message); return;
+    case Kind::kPong: Decode<Bare>(message); return;
     case Kind::kWelcome:
-      if (DecodeWelcome(message) < kVersion) throw Error(ErrorCode::kUnsupported, "it speaks no version of ours");
+      if (Decode<Welcome>(message).version < kVersion)
+        throw Error(ErrorCode::kUnsupported, "it speaks no version of ours");
       welcomed_ = true;
       return;
     case Kind::kRefused: ThrowRefusal(message);
@@ -127,7 +128,7 @@ void ZmqFetchingEnd::Wait(Deadline deadline) {
   ExpectAnEnd();
   if (monitor_.Moved()) liveness_.Heard();
   const bool ask = liveness_.ShouldAsk(requests_.size());  // Receive has drained the socket
-  if (ask) Send(EncodePing());
+  if (ask) Send(Encode(Bare{Kind::kPing}));
   zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {monitor_.events().handle(), 0, ZMQ_POLLIN, 0}};
   PollSockets(items, deadline.AtMost(MessageMeter::kLook).Remaining());
 }

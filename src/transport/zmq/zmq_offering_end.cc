@@ -62,14 +62,15 @@ void Service::Handle(const std::string& routing_id, const PeerConnection& connec
   Sent sent = Sent::kTaken;
   switch (DecodeKind(message)) {
     case Kind::kHello:
-      sent = DecodeHello(message) < kVersion ? Send(routing_id, EncodeRefusal({0, ErrorCode::kUnsupported, kTooOld}))
-                                             : Send(routing_id, EncodeWelcome());
+      sent = Decode<Hello>(message).version < kVersion
+                 ? Send(routing_id, Encode(Refusal{0, ErrorCode::kUnsupported, kTooOld}))
+                 : Send(routing_id, Encode(Welcome{}));
       break;
     case Kind::kPing:
-      DecodeBare(message);
-      sent = Send(routing_id, EncodePong());
+      Decode<Bare>(message);
+      sent = Send(routing_id, Encode(Bare{Kind::kPong}));
       break;
-    case Kind::kRequest: HandleRequest(routing_id, connection, DecodeRequest(message)); break;
+    case Kind::kRequest: HandleRequest(routing_id, connection, Decode<Request>(message)); break;
     default: throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
   }
   if (sent == Sent::kNotTaken) connection.Cut();
@@ -85,7 +86,7 @@ void Service::HandleRequest(const std::string& routing_id, const PeerConnection&
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCorrupt) throw;
     work_.erase(routing_id);
-    const Sent sent = Send(routing_id, EncodeRefusal({request.ticket, error.code(), error.what()}));
+    const Sent sent = Send(routing_id, Encode(Refusal{request.ticket, error.code(), error.what()}));
     if (sent == Sent::kNotTaken) connection.Cut();
   }
 }
@@ -113,7 +114,7 @@ bool Service::SendPiece(Work& work) {
     piece = pieces_.Begin(reply.offered, work.peer);
     if (piece == nullptr) throw Error(ErrorCode::kNotFound, "the offer was removed");
   } catch (const Error& error) {  // or there is no memory for a piece, which other receivers may not need
-    Send(work.peer->routing_id, EncodeRefusal({reply.ticket, error.code(), error.what()}));
+    Send(work.peer->routing_id, Encode(Refusal{reply.ticket, error.code(), error.what()}));
     return false;
   }
   const ReplyPlan::Next next = reply.plan.Take(kPieceBytes);
@@ -125,7 +126,7 @@ bool Service::SendPiece(Work& work) {
   zmq::message_t body(const_cast<std::byte*>(data.data()), data.size(), PiecePool::End, piece.get());
   PiecePool::HandOver(std::move(piece));
   // A frame that ZeroMQ does not take gives itself back (PiecePool::End) when it goes out of scope.
-  Sent sent = Send(work.peer->routing_id, EncodePieceHeader({reply.ticket, next.offset, bytes}));
+  Sent sent = Send(work.peer->routing_id, Encode(PieceHeader{reply.ticket, next.offset, bytes}));
   if (sent == Sent::kTaken) sent = Send(work.peer->routing_id, body);
   if (sent == Sent::kNotTaken) work.peer->connection.Cut();
   return sent == Sent::kTaken;

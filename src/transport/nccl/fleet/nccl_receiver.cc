@@ -26,24 +26,24 @@ void Receiver::TakeMessages() {
 }
 
 void Receiver::Take(std::span<const std::byte> message) {
-  if (state_ == State::kGreets) return TakeHello(DecodeHello(message));  // HELLO comes first
+  if (state_ == State::kGreets) return TakeHello(Decode<Hello>(message));  // HELLO comes first
   const NcclKind kind = KindOf(message);
   if (kind == NcclKind::kPing) {
-    DecodeBare(message);
-    return control_.Send(EncodePong());
+    Decode<Bare>(message);
+    return control_.Send(Encode(Bare{Kind::kPong}));
   }
-  if (kind == NcclKind::kReady) return TakeReady(DecodeReady(message));
+  if (kind == NcclKind::kReady) return TakeReady(Decode<Ready>(message));
   if (state_ == State::kWaits) throw Error(ErrorCode::kCorrupt, "a message of an epoch, before the first");
   TakeOfEpoch(kind, message);
 }
 
 void Receiver::TakeOfEpoch(NcclKind kind, std::span<const std::byte> message) {
   switch (kind) {
-    case NcclKind::kRequest: return TakeRequest(DecodeRequest(message));
-    case NcclKind::kGo: DecodeBare(message); return TakeGroupsGo();
-    case NcclKind::kDone: DecodeBare(message); return TakeDone();
-    case NcclKind::kStands: stood_ = DecodeNumber(message, kind) <= epoch_ || stood_; return;
-    case NcclKind::kFailed: failed_ = DecodeNumber(message, kind) == epoch_ || failed_; return;
+    case NcclKind::kRequest: return TakeRequest(Decode<Request>(message));
+    case NcclKind::kGo: Decode<Bare>(message); return TakeGroupsGo();
+    case NcclKind::kDone: Decode<Bare>(message); return TakeDone();
+    case NcclKind::kStands: stood_ = Decode<OfEpoch>(message).epoch <= epoch_ || stood_; return;
+    case NcclKind::kFailed: failed_ = Decode<OfEpoch>(message).epoch == epoch_ || failed_; return;
     default: throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
   }
 }
@@ -68,13 +68,13 @@ void Receiver::TakeHello(const Hello& hello) {
   }
   device_ = hello.device;
   state_ = State::kWaits;
-  control_.Send(EncodeWelcome({}));
+  control_.Send(Encode(Welcome{}));
   context_.fleets.Join(*this);
 }
 
 void Receiver::Call(std::uint64_t epoch) {
   answered_ = false;
-  control_.Send(EncodeNumber(NcclKind::kCall, epoch));
+  control_.Send(Encode(OfEpoch{NcclKind::kCall, epoch}));
   if (epoch == epoch_) return;  // this call only asks whether it is still there
   epoch_ = epoch;
   state_ = State::kCalled;
@@ -126,7 +126,7 @@ void Receiver::TakeDone() {
 }
 
 void Receiver::Announce(const PieceGroup& group) {
-  control_.Send(EncodePieces(group));
+  control_.Send(Encode(group));
   if (group.pieces.front().bytes > 0) ++announced_;
 }
 
@@ -139,7 +139,7 @@ bool Receiver::TakeGo() {
 void Receiver::Refuse(const Refusal& refusal) {
   state_ = State::kRefused;
   replies_.Clear();
-  control_.Send(EncodeRefusal(refusal));
+  control_.Send(Encode(refusal));
 }
 
 void Receiver::Cut(const Error& error) {

@@ -55,7 +55,7 @@ class Receiver {
   // Whether it has answered its last call, and has asked for all that it said it lacks.
   bool answered() const { return answered_ && awaited_ == 0; }
   // Tells a receiver that has answered its place in the epoch, and how to set up the communicator.
-  void Admit(const Membership& membership) { control_.Send(EncodeEpoch(membership)); }
+  void Admit(const Membership& membership) { control_.Send(Encode(membership)); }
   bool failed() const { return failed_; }  // NCCL has failed at its end
   bool is_new() const { return !stood_; }  // no epoch has stood at its end yet
   // Whether it wants an epoch: it has been in none yet, or waits for bytes.

@@ -64,12 +64,12 @@ void GrantedReads::SendPlaces(const Reply& reply, ControlSocket& control) {
     granted.tensors.push_back({tensor, offers_.PlaceOf(*reply.offered, tensor)});
     bytes += BytesOf(granted.tensors.back());
     if (bytes < kGrantedBytes) continue;
-    control.Send(EncodeGranted(granted));
+    control.Send(Encode(granted));
     granted.tensors.clear();
     bytes = 0;
   }
   granted.last = true;
-  control.Send(EncodeGranted(granted));
+  control.Send(Encode(granted));
 }
 
 void GrantedReads::Return(std::uint64_t ticket) {

@@ -46,7 +46,7 @@ void UcxReadingEnd::ReadToken(const Welcome& welcome, Deadline deadline) {
   }
   if (seen_ != welcome.token) throw Error(ErrorCode::kCorrupt, "what was read is not the publisher's token");
   token_key_.reset();
-  control_->Send(EncodeRead(0));
+  control_->Send(Encode(Read{0}));
 }
 
 void UcxReadingEnd::Submit(const ChunkRequest& request) {
@@ -91,9 +91,9 @@ void UcxReadingEnd::TakeMessages() {
 void UcxReadingEnd::TakeMessage(std::span<const std::byte> message) {
   const Kind kind = DecodeKind(message);
   if (kind == kGranted) {
-    TakeGranted(DecodeGranted(message));
+    TakeGranted(Decode<Granted>(message));
   } else if (kind == Kind::kPong && pongs_owed_ != 0) {
-    DecodeBare(message);
+    Decode<Bare>(message);
     --pongs_owed_;
   } else {
     ThrowRefused(message);
@@ -173,7 +173,7 @@ bool UcxReadingEnd::CompleteWhole() {
   if (whole_.empty()) return false;
   TakeMessages();  // throws if the publisher has taken back what it granted
   for (Chunk* const chunk : std::exchange(whole_, {})) {
-    control_->Send(EncodeRead(chunk->ticket));
+    control_->Send(Encode(Read{chunk->ticket}));
     requests_.Complete(*chunk);
   }
   liveness_.Heard();
@@ -185,7 +185,7 @@ void UcxReadingEnd::Wait(Deadline deadline) {
     throw Error(ErrorCode::kUnavailable, "no read has come for " + std::to_string(kStuckAfter.count()) + " seconds");
   }
   if (liveness_.ShouldAsk(requests_.size())) {
-    control_->Send(EncodePing());
+    control_->Send(Encode(Bare{Kind::kPing}));
     ++pongs_owed_;
   }
   if (!reads_->Arm()) return;

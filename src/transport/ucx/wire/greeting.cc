@@ -18,10 +18,10 @@ constexpr std::chrono::milliseconds kForTheReason{200};
 
 Greeted Greet(const ControlAddress& address, bool reads, Deadline deadline) {
   ControlSocket control = ControlSocket::Connect(address, deadline);
-  control.Send(EncodeHello({kVersion, address.key, reads, MayShareMemory() ? HostIdentity::Mine() : HostIdentity()}));
+  control.Send(Encode(Hello{kVersion, address.key, reads, MayShareMemory() ? HostIdentity::Mine() : HostIdentity()}));
   const std::vector<std::byte> answer = control.AwaitAnswer(deadline);
   if (DecodeKind(answer) != Kind::kWelcome) ThrowRefused(answer);
-  Welcome welcome = DecodeWelcome(answer);
+  Welcome welcome = Decode<Welcome>(answer);
   if (welcome.lanes == Lanes::kReads && !reads)
     throw Error(ErrorCode::kCorrupt, "WELCOME: lanes that nobody asked for");
   return {std::move(control), std::move(welcome)};

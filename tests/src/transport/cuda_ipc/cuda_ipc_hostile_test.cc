@@ -34,9 +34,9 @@ class CudaIpcPublisher : public CudaIpc {
   }
   ControlSocket ConnectGreeted() const {
     ControlSocket socket = ConnectRaw();
-    socket.Send(EncodeHello({kVersion, true}));
+    socket.Send(Encode(Hello{kVersion, true}));
     const auto welcome = NextMessage(socket);
-    EXPECT_TRUE(welcome && DecodeWelcome(*welcome).event);
+    EXPECT_TRUE(welcome && Decode<Welcome>(*welcome).event);
     return socket;
   }
   void ExpectCut(ControlSocket& socket) {
@@ -53,10 +53,10 @@ class CudaIpcPublisher : public CudaIpc {
 };
 
 TEST_F(CudaIpcPublisher, CutsWhoeverDoesNotGreetProperly) {
-  Bytes wrong_magic = EncodeHello({kVersion, true});
+  Bytes wrong_magic = Encode(Hello{kVersion, true});
   wrong_magic[1] = std::byte{'X'};
-  for (const Bytes& message : {Bytes{}, Bytes{std::byte{77}}, EncodePing(), wrong_magic, EncodeHello({0, true}),
-                               EncodeDone(1), EncodeRequest(1, 1, {}), EncodeWelcome({})}) {
+  for (const Bytes& message : {Bytes{}, Bytes{std::byte{77}}, Encode(Bare{Kind::kPing}), wrong_magic,
+                               Encode(Hello{0, true}), Encode(Done{1}), Encode(Request{1, 1, {}}), Encode(Welcome{})}) {
     ControlSocket socket = ConnectRaw();
     socket.Send(message);
     ExpectCut(socket);
@@ -64,8 +64,8 @@ TEST_F(CudaIpcPublisher, CutsWhoeverDoesNotGreetProperly) {
 }
 
 TEST_F(CudaIpcPublisher, CutsWhoeverBreaksTheProtocol) {
-  for (const Bytes& message : {Bytes{}, Bytes{std::byte{77}}, EncodeHello({kVersion, true}), EncodeDone(1),
-                               EncodeGranted({1, false, {}}), Bytes(100, std::byte{2})}) {
+  for (const Bytes& message : {Bytes{}, Bytes{std::byte{77}}, Encode(Hello{kVersion, true}), Encode(Done{1}),
+                               Encode(Granted{1, false, {}}), Bytes(100, std::byte{2})}) {
     ControlSocket socket = ConnectGreeted();
     socket.Send(message);
     ExpectCut(socket);
@@ -79,7 +79,7 @@ TEST_F(CudaIpcPublisher, CutsWhoeverAsksForTooMuchOrTwice) {
   for (const bool twice : {true, false}) {
     ControlSocket socket = ConnectGreeted();
     for (std::uint64_t ticket = 0; ticket <= kMaxRequestsUnderWay; ++ticket) {
-      socket.Send(EncodeRequest(twice ? 1 : ticket, 5, none));
+      socket.Send(Encode(Request{twice ? 1 : ticket, 5, none}));
     }
     ExpectCut(socket);
   }
@@ -88,7 +88,7 @@ TEST_F(CudaIpcPublisher, CutsWhoeverAsksForTooMuchOrTwice) {
 TEST_F(CudaIpcPublisher, CutsWhoeverSendsDescriptors) {
   ControlSocket socket = ConnectGreeted();
   for (int i = 0; i < 100; ++i) {
-    socket.Send(EncodePing(), shm_channel::MakeMemfd("unwanted", 4096).fd);
+    socket.Send(Encode(Bare{Kind::kPing}), shm_channel::MakeMemfd("unwanted", 4096).fd);
   }
   ExpectCut(socket);
 }
@@ -108,7 +108,7 @@ class CudaIpcReceiver : public ::testing::Test {
       ::poll(&item, 1, static_cast<int>(InPatience().Remaining().count()));
       ControlSocket socket{AcceptLocally(listener)};
       if (!NextMessage(socket)) return;
-      socket.Send(EncodeWelcome({}));
+      socket.Send(Encode(Welcome{}));
       if (!NextMessage(socket)) return;
       for (Answer& answer : moved) socket.Send(answer.first, std::move(answer.second));
       try {
@@ -145,13 +145,13 @@ class CudaIpcReceiver : public ::testing::Test {
 TEST_F(CudaIpcReceiver, RefusesMessagesThatNoPublisherSends) {
   WhatBecomesOf(AnswersOf(Plain({})), ErrorCode::kCorrupt);
   WhatBecomesOf(AnswersOf(Plain({std::byte{77}})), ErrorCode::kCorrupt);
-  WhatBecomesOf(AnswersOf(Plain(EncodePing())), ErrorCode::kCorrupt);
-  EXPECT_THAT(WhatBecomesOf(AnswersOf(Plain(EncodeRefusal({7, ErrorCode::kNotFound, "gone"}))), ErrorCode::kNotFound),
+  WhatBecomesOf(AnswersOf(Plain(Encode(Bare{Kind::kPing}))), ErrorCode::kCorrupt);
+  EXPECT_THAT(WhatBecomesOf(AnswersOf(Plain(Encode(Refusal{7, ErrorCode::kNotFound, "gone"}))), ErrorCode::kNotFound),
               HasSubstr("it refused: gone"));
 }
 
 TEST_F(CudaIpcReceiver, RefusesDescriptorsThatAreNoSegment) {
-  const Bytes segment = EncodeSegment({1, 8192, {}});
+  const Bytes segment = Encode(Announced{1, 8192, {}});
   UniqueFd pipe_end;
   {
     std::array<int, 2> ends{};
@@ -164,16 +164,16 @@ TEST_F(CudaIpcReceiver, RefusesDescriptorsThatAreNoSegment) {
   WhatBecomesOf(AnswersOf(Answer{segment, ASegment(4096)}), ErrorCode::kCorrupt);  // shorter than it says
   EXPECT_THAT(WhatBecomesOf(AnswersOf(Plain(segment)), ErrorCode::kCorrupt), HasSubstr("neither a descriptor"));
   EXPECT_THAT(
-      WhatBecomesOf(AnswersOf(Answer{EncodeSegment({1, 8192, IpcHandle{}}), ASegment(8192)}), ErrorCode::kCorrupt),
+      WhatBecomesOf(AnswersOf(Answer{Encode(Announced{1, 8192, IpcHandle{}}), ASegment(8192)}), ErrorCode::kCorrupt),
       HasSubstr("or both"));
-  WhatBecomesOf(AnswersOf(Plain(EncodeSegment({1, 8192, IpcHandle{}}))), ErrorCode::kUnavailable);  // of nothing
+  WhatBecomesOf(AnswersOf(Plain(Encode(Announced{1, 8192, IpcHandle{}}))), ErrorCode::kUnavailable);  // of nothing
 }
 
 TEST_F(CudaIpcReceiver, RefusesPlacesOutsideTheirSegment) {
   const std::vector<Place> wrong = {{1, 8192 - 999}, {1, 8192}, {1, ~std::uint64_t{0}}, {2, 0}, {0, 0}};
   for (const Place& place : wrong) {
-    EXPECT_THAT(WhatBecomesOf(AnswersOf(Answer{EncodeSegment({1, 8192, {}}), ASegment(8192)},
-                                        Plain(EncodeGranted({7, false, {place}}))),
+    EXPECT_THAT(WhatBecomesOf(AnswersOf(Answer{Encode(Announced{1, 8192, {}}), ASegment(8192)},
+                                        Plain(Encode(Granted{7, false, {place}}))),
                               ErrorCode::kCorrupt),
                 HasSubstr("GRANTED"));
   }
@@ -181,21 +181,21 @@ TEST_F(CudaIpcReceiver, RefusesPlacesOutsideTheirSegment) {
 
 TEST_F(CudaIpcReceiver, RefusesWhatItDidNotAskFor) {
   const auto becomes = [&](const Granted& granted) {
-    return WhatBecomesOf(AnswersOf(Answer{EncodeSegment({1, 8192, {}}), ASegment(8192)}, Plain(EncodeGranted(granted))),
+    return WhatBecomesOf(AnswersOf(Answer{Encode(Announced{1, 8192, {}}), ASegment(8192)}, Plain(Encode(granted))),
                          ErrorCode::kCorrupt);
   };
   EXPECT_THAT(becomes({8, false, {{1, 0}}}), HasSubstr("ticket 8"));
   EXPECT_THAT(becomes({7, false, {}}), HasSubstr("ticket 7"));
   EXPECT_THAT(becomes({7, false, {{1, 0}, {1, 0}}}), HasSubstr("ticket 7"));
   EXPECT_THAT(becomes({7, true, {{1, 0}}}), HasSubstr("ticket 7"));  // for an event that it was not given
-  WhatBecomesOf(AnswersOf(Answer{EncodeSegment({1, 8192, {}}), ASegment(8192)},
-                          Answer{EncodeSegment({1, 8192, {}}), ASegment(8192)}),
+  WhatBecomesOf(AnswersOf(Answer{Encode(Announced{1, 8192, {}}), ASegment(8192)},
+                          Answer{Encode(Announced{1, 8192, {}}), ASegment(8192)}),
                 ErrorCode::kCorrupt);
 }
 
 TEST_F(CudaIpcReceiver, TakesNothingFromASegmentThatIsGone) {
-  EXPECT_THAT(WhatBecomesOf(AnswersOf(Answer{EncodeSegment({1, 8192, {}}), ASegment(8192)}, Plain(EncodeGone(1)),
-                                      Plain(EncodeGranted({7, false, {{1, 0}}}))),
+  EXPECT_THAT(WhatBecomesOf(AnswersOf(Answer{Encode(Announced{1, 8192, {}}), ASegment(8192)}, Plain(Encode(Gone{1})),
+                                      Plain(Encode(Granted{7, false, {{1, 0}}}))),
                             ErrorCode::kCorrupt),
               HasSubstr("a segment that is not there"));
 }

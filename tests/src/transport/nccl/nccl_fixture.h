@@ -75,10 +75,10 @@ class RawReceiver {
   Hello RightHello() const {
     return {kVersion, address_.key, static_cast<std::uint32_t>(parts_.library->version()), parts_.device->uuid()};
   }
-  void Say(NcclKind kind) { socket_.Send(EncodeBare(kind)); }
-  void Say(NcclKind kind, std::uint64_t number) { socket_.Send(EncodeNumber(kind, number)); }
+  void Say(NcclKind kind) { socket_.Send(Encode(BareOf(kind))); }
+  void Say(NcclKind kind, std::uint64_t number) { socket_.Send(Encode(OfEpoch{kind, number})); }
   void Ask(std::uint64_t ticket, std::uint64_t offer, const std::vector<Region>& regions) {
-    socket_.Send(EncodeRequest(ticket, offer, regions));
+    socket_.Send(Encode(Request{ticket, offer, regions}));
   }
   Bytes Await(NcclKind kind) {
     Bytes message = AwaitMessage(socket_);
@@ -88,18 +88,18 @@ class RawReceiver {
 
   // The steps into an epoch; Enter does what is left of them.
   void Greet() {
-    socket_.Send(EncodeHello(RightHello()));
-    DecodeWelcome(Await(NcclKind::kWelcome));
+    socket_.Send(Encode(RightHello()));
+    Decode<Welcome>(Await(NcclKind::kWelcome));
   }
   // Pieces of the epoch before may come first.
   std::uint64_t AwaitCall() {
     Bytes message = AwaitMessage(socket_);
     while (KindOf(message) == NcclKind::kPieces) message = AwaitMessage(socket_);
-    return called_ = DecodeNumber(message, NcclKind::kCall);
+    return called_ = Decode<OfEpoch>(message).epoch;
   }
   std::uint64_t called() const { return called_; }  // to which epoch
-  void Answer(std::uint32_t requests = 0) { socket_.Send(EncodeReady({called_, requests})); }
-  Membership AwaitEpoch() { return DecodeEpoch(Await(NcclKind::kEpoch)); }
+  void Answer(std::uint32_t requests = 0) { socket_.Send(Encode(Ready{called_, requests})); }
+  Membership AwaitEpoch() { return Decode<Membership>(Await(NcclKind::kEpoch), "EPOCH"); }
   void Begin(const Membership& membership) { communicator_.emplace(*parts_.library, *parts_.device, membership); }
   void Stand() {
     Settle(*communicator_);

@@ -56,7 +56,7 @@ class NcclFleetLoss : public NcclFleet {
   void Ask() { raw_->Ask(1, 1, OneChunk().front()); }
   // Queues its part of what is announced next.
   void Take() {
-    const PieceGroup group = DecodePieces(raw_->Await(NcclKind::kPieces));
+    const PieceGroup group = Decode<PieceGroup>(raw_->Await(NcclKind::kPieces));
     EXPECT_TRUE(group.broadcast);
     std::vector<Transfer> transfers;
     for (const Piece& piece : group.pieces) transfers.push_back({memory_.data(), piece.bytes});
@@ -234,17 +234,17 @@ class NcclFrozenMember : public NcclFleetLoss {
     for (Membership membership{}; membership.ranks != 2;) {
       const Bytes message = AwaitMessage(raw_->socket());
       if (KindOf(message) == NcclKind::kCall) {
-        epoch = DecodeNumber(message, NcclKind::kCall);
-        raw_->socket().Send(EncodeReady({epoch, 1}));
+        epoch = Decode<OfEpoch>(message).epoch;
+        raw_->socket().Send(Encode(Ready{epoch, 1}));
         raw_->Ask(1, 1, OneChunk().front());
       } else if (KindOf(message) == NcclKind::kEpoch) {
-        membership = DecodeEpoch(message);
+        membership = Decode<Membership>(message, "EPOCH");
         EXPECT_EQ(membership.epoch, epoch);
         if (membership.ranks == 2) raw_->Begin(membership);
       }
     }
     raw_->Stand();
-    EXPECT_FALSE(DecodePieces(raw_->Await(NcclKind::kPieces)).broadcast);
+    EXPECT_FALSE(Decode<PieceGroup>(raw_->Await(NcclKind::kPieces)).broadcast);
   }
   // Once it has all that it asked for, it is in the epoch that is made for what it, and the others, ask for next.
   void ExpectThatItComesBack() {
@@ -259,15 +259,15 @@ class NcclFrozenMember : public NcclFleetLoss {
       const Bytes message = AwaitMessage(raw_->socket());
       if (KindOf(message) == NcclKind::kCall) {
         raw_->End();
-        raw_->socket().Send(EncodeReady({DecodeNumber(message, NcclKind::kCall), 1}));
+        raw_->socket().Send(Encode(Ready{Decode<OfEpoch>(message).epoch, 1}));
         Ask();
       } else if (KindOf(message) == NcclKind::kEpoch) {
-        membership = DecodeEpoch(message);
+        membership = Decode<Membership>(message, "EPOCH");
         raw_->Begin(membership);
       }
     }
     raw_->Stand();
-    EXPECT_TRUE(DecodePieces(raw_->Await(NcclKind::kPieces)).broadcast);
+    EXPECT_TRUE(Decode<PieceGroup>(raw_->Await(NcclKind::kPieces)).broadcast);
     Vanish();
     ExpectThatTheOthersHaveAll();
   }
@@ -359,7 +359,7 @@ TEST_F(NcclFleetLoss, WhatWasSaidBeforeTheCallWasHeardDoesNotCount) {
   raw_->Say(NcclKind::kGo);
   raw_->Say(NcclKind::kGo);
   raw_->Say(NcclKind::kFailed, epoch - 1);
-  raw_->socket().Send(EncodeReady({epoch - 1, 0}));
+  raw_->socket().Send(Encode(Ready{epoch - 1, 0}));
   Ask();  // which would come twice
   raw_->Say(NcclKind::kDone);
   raw_->Answer(1);
@@ -367,7 +367,7 @@ TEST_F(NcclFleetLoss, WhatWasSaidBeforeTheCallWasHeardDoesNotCount) {
   raw_->End();
   raw_->Begin(raw_->AwaitEpoch());
   raw_->Stand();
-  EXPECT_FALSE(DecodePieces(raw_->Await(NcclKind::kPieces)).broadcast);
+  EXPECT_FALSE(Decode<PieceGroup>(raw_->Await(NcclKind::kPieces)).broadcast);
   raw_->Say(NcclKind::kDone);
   raw_->Say(NcclKind::kDone);
   ExpectCut(*raw_);

@@ -177,8 +177,8 @@ TEST_F(NcclFleetMembership, TwoReceiversOnOneGpuAreNotInOneEpoch) {
   RawReceiver second = Raw();
   const Hello hello = first.RightHello();
   for (RawReceiver* receiver : {&first, &second}) {
-    receiver->socket().Send(EncodeHello(hello));
-    DecodeWelcome(receiver->Await(NcclKind::kWelcome));
+    receiver->socket().Send(Encode(hello));
+    Decode<Welcome>(receiver->Await(NcclKind::kWelcome));
   }
   second.AwaitCall();
   second.Answer();

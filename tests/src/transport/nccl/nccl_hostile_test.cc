@@ -30,10 +30,11 @@ TEST_F(NcclPublisher, CutsWhoeverGreetsItWrongly) {
   other_key.key = RandomToken();
   Hello no_version = Raw().RightHello();
   no_version.version = 0;
-  Bytes longer = EncodeHello(Raw().RightHello());
+  Bytes longer = Encode(Raw().RightHello());
   longer.push_back(std::byte{0});
-  for (const Bytes& message : {Bytes{}, Bytes{std::byte{99}}, EncodeHello(other_key), EncodeHello(no_version), longer,
-                               EncodePing(), EncodeRequest(1, 1, {}), EncodeBare(NcclKind::kGo), EncodeReady({1, 0})}) {
+  for (const Bytes& message :
+       {Bytes{}, Bytes{std::byte{99}}, Encode(other_key), Encode(no_version), longer, Encode(Bare{Kind::kPing}),
+        Encode(Request{1, 1, {}}), Encode(BareOf(NcclKind::kGo)), Encode(Ready{1, 0})}) {
     RawReceiver receiver = Raw();
     receiver.socket().Send(message);
     ExpectCut(receiver);
@@ -45,8 +46,8 @@ TEST_F(NcclPublisher, NamesTheVersionsOfTheProtocolThatDiffer) {
   RawReceiver receiver = Raw();
   Hello hello = receiver.RightHello();
   hello.version = kVersion + 1;
-  receiver.socket().Send(EncodeHello(hello));
-  const Refusal refusal = DecodeRefusal(receiver.Await(NcclKind::kRefused));
+  receiver.socket().Send(Encode(hello));
+  const Refusal refusal = Decode<Refusal>(receiver.Await(NcclKind::kRefused));
   EXPECT_EQ(refusal.code, ErrorCode::kUnsupported);
   EXPECT_EQ(refusal.message, "the receiver speaks version 4 of the nccl channel, expected 3");
 }
@@ -56,16 +57,16 @@ TEST_F(NcclPublisher, CutsWhoeverAnswersACallThatItDidNotGet) {
     RawReceiver receiver = Raw();
     receiver.Greet();
     receiver.AwaitCall();
-    receiver.socket().Send(EncodeReady({epoch, 0}));
+    receiver.socket().Send(Encode(Ready{epoch, 0}));
     ExpectCut(receiver);
   }
   ExpectServing();
 }
 
 TEST_F(NcclPublisher, CutsWhoeverSendsGarbageOnceItIsServed) {
-  for (const Bytes& message :
-       {Bytes{}, Bytes{std::byte{77}}, EncodePong(), EncodeHello(Raw().RightHello()), EncodeBare(NcclKind::kGo),
-        EncodeBare(NcclKind::kDone), EncodeBare(NcclKind::kStands), EncodeNumber(NcclKind::kCall, 1)}) {
+  for (const Bytes& message : {Bytes{}, Bytes{std::byte{77}}, Encode(Bare{Kind::kPong}), Encode(Raw().RightHello()),
+                               Encode(BareOf(NcclKind::kGo)), Encode(BareOf(NcclKind::kDone)),
+                               Encode(BareOf(NcclKind::kStands)), Encode(OfEpoch{NcclKind::kCall, 1})}) {
     RawReceiver receiver = Raw();
     receiver.Enter();
     receiver.socket().Send(message);
@@ -78,7 +79,7 @@ TEST_F(NcclPublisher, CutsWhoeverTakesMoreThanWasAnnounced) {
   RawReceiver receiver = Raw();
   receiver.Enter();
   receiver.Ask(1, 1, {kAll});
-  EXPECT_EQ(DecodePieces(receiver.Await(NcclKind::kPieces)).pieces.front().bytes, kTestPieceBytes);
+  EXPECT_EQ(Decode<PieceGroup>(receiver.Await(NcclKind::kPieces)).pieces.front().bytes, kTestPieceBytes);
   for (std::size_t i = 0; i < 2 * kPiecesUnderWay; ++i) receiver.Say(NcclKind::kGo);
   ExpectCut(receiver);
   ExpectServing();
@@ -89,10 +90,10 @@ TEST_F(NcclPublisher, AnnouncesNoMoreThanItsSlotsHold) {
   receiver.Enter();
   for (std::uint64_t ticket = 0; ticket < 4; ++ticket) receiver.Ask(ticket, 1, {kAll});
   for (std::size_t pieces = 0; pieces < kPiecesUnderWay;) {
-    pieces += DecodePieces(receiver.Await(NcclKind::kPieces)).pieces.size();
+    pieces += Decode<PieceGroup>(receiver.Await(NcclKind::kPieces)).pieces.size();
     EXPECT_LE(pieces, kPiecesUnderWay);
   }
-  receiver.socket().Send(EncodePing());
+  receiver.socket().Send(Encode(Bare{Kind::kPing}));
   receiver.Await(NcclKind::kPong);  // and no further piece before it
 }
 
@@ -131,14 +132,14 @@ class FakePublisher {
   void Serve(ControlSocket& socket, const std::vector<Bytes>& messages, const std::vector<std::size_t>& sent,
              const std::stop_token& stop) {
     AwaitMessage(socket);  // HELLO
-    socket.Send(EncodeWelcome({}));
-    socket.Send(EncodeNumber(NcclKind::kCall, 1));
+    socket.Send(Encode(Welcome{}));
+    socket.Send(Encode(OfEpoch{NcclKind::kCall, 1}));
     AwaitMessage(socket);  // READY
     const ncclUniqueId id = MakeUniqueId(*library_);
     Buffer memory(device_->device_memory(), kTestPieceBytes);
     const auto stream = device_->MakeStream();
     Communicator communicator(*library_, *device_, {1, 2, kPublisherRank, id});
-    socket.Send(EncodeEpoch({1, 2, 1, id}));
+    socket.Send(Encode(Membership{1, 2, 1, id}));
     Settle(communicator);
     while (!stop.stop_requested()) {
       communicator.Settled();
@@ -148,7 +149,7 @@ class FakePublisher {
       if (KindOf(*message) == NcclKind::kRequest) {
         for (const Bytes& answer : messages) socket.Send(answer);
       } else if (KindOf(*message) == NcclKind::kPing) {
-        socket.Send(EncodePong());
+        socket.Send(Encode(Bare{Kind::kPong}));
       } else if (KindOf(*message) == NcclKind::kGo && !sent.empty()) {
         std::vector<Transfer> transfers;
         for (const std::size_t bytes : sent) transfers.push_back({memory.data(), bytes, 1});
@@ -164,7 +165,9 @@ class FakePublisher {
   std::jthread thread_;
 };
 
-Bytes PiecesOf(const std::vector<Piece>& pieces, bool broadcast = false) { return EncodePieces({broadcast, pieces}); }
+Bytes PiecesOf(const std::vector<Piece>& pieces, bool broadcast = false) {
+  return Encode(PieceGroup{broadcast, pieces});
+}
 
 std::string WhatBecomesOf(const std::vector<Bytes>& messages, const std::vector<std::size_t>& sent, ErrorCode code,
                           const Patience& patience = {}) {
@@ -205,17 +208,18 @@ TEST(NcclReceiver, RefusesMoreThanItHasMemoryFor) {
 
 TEST(NcclReceiver, RefusesMessagesThatNoPublisherSends) {
   WhatBecomesOf({Bytes{std::byte{77}}}, {}, ErrorCode::kCorrupt);
-  WhatBecomesOf({EncodePing()}, {}, ErrorCode::kCorrupt);
-  EXPECT_THAT(WhatBecomesOf({EncodeRefusal({7, ErrorCode::kNotFound, "gone"})}, {}, ErrorCode::kNotFound),
+  WhatBecomesOf({Encode(Bare{Kind::kPing})}, {}, ErrorCode::kCorrupt);
+  EXPECT_THAT(WhatBecomesOf({Encode(Refusal{7, ErrorCode::kNotFound, "gone"})}, {}, ErrorCode::kNotFound),
               HasSubstr("it refused: gone"));
 }
 
 TEST(NcclReceiver, RefusesEpochsThatItWasNotCalledTo) {
   const ncclUniqueId id{};
-  EXPECT_THAT(WhatBecomesOf({EncodeNumber(NcclKind::kCall, 0)}, {}, ErrorCode::kCorrupt), HasSubstr("epoch 0 after 1"));
-  EXPECT_THAT(WhatBecomesOf({EncodeEpoch({1, 2, 1, id})}, {}, ErrorCode::kCorrupt), HasSubstr("did not call"));
-  EXPECT_THAT(WhatBecomesOf({EncodeEpoch({2, 2, 1, id})}, {}, ErrorCode::kCorrupt), HasSubstr("did not call"));
-  EXPECT_THAT(WhatBecomesOf({EncodeNumber(NcclKind::kCall, 2), PiecesOf({{7, 0, 100}})}, {}, ErrorCode::kCorrupt),
+  EXPECT_THAT(WhatBecomesOf({Encode(OfEpoch{NcclKind::kCall, 0})}, {}, ErrorCode::kCorrupt),
+              HasSubstr("epoch 0 after 1"));
+  EXPECT_THAT(WhatBecomesOf({Encode(Membership{1, 2, 1, id})}, {}, ErrorCode::kCorrupt), HasSubstr("did not call"));
+  EXPECT_THAT(WhatBecomesOf({Encode(Membership{2, 2, 1, id})}, {}, ErrorCode::kCorrupt), HasSubstr("did not call"));
+  EXPECT_THAT(WhatBecomesOf({Encode(OfEpoch{NcclKind::kCall, 2}), PiecesOf({{7, 0, 100}})}, {}, ErrorCode::kCorrupt),
               HasSubstr("outside of an epoch"));
 }
 

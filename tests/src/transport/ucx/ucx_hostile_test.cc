@@ -50,11 +50,11 @@ class UcxPublisher : public ::testing::Test {
   // Says HELLO and ADDRESS as a receiver does. `came`: what is counted as it comes; null: nothing is.
   ControlSocket ConnectAndGreet(std::optional<UcxLink>& link, Came* came = nullptr) const {
     ControlSocket socket = ConnectRaw();
-    socket.Send(EncodeHello(RightHello()));
-    const Welcome welcome = DecodeWelcome(AwaitMessage(socket));
+    socket.Send(Encode(RightHello()));
+    const Welcome welcome = Decode<Welcome>(AwaitMessage(socket));
     link.emplace(welcome.lanes, socket.Device(), &Count, came);
     link->Connect(welcome.address);
-    socket.Send(EncodeAddress(link->Address()));
+    socket.Send(Encode(WorkerAddress{link->Address()}));
     return socket;
   }
   static void WorkUntilNothingComes(UcxLink& link) {
@@ -77,11 +77,11 @@ TEST_F(UcxPublisher, CutsWhoeverGreetsItWrongly) {
   other_key.key = RandomToken();
   Hello no_version = right;
   no_version.version = 0;
-  Bytes longer = EncodeHello(right);
+  Bytes longer = Encode(right);
   longer.push_back(std::byte{0});
   for (const Bytes& message :
-       {Bytes{}, Bytes{std::byte{99}}, EncodeHello(other_key), EncodeHello(no_version), longer, EncodePing(),
-        EncodeRequest(1, 1, {}), EncodeAddress(Bytes(50)), Bytes(kMaxRequestBytes + 1, std::byte{1})}) {
+       {Bytes{}, Bytes{std::byte{99}}, Encode(other_key), Encode(no_version), longer, Encode(Bare{Kind::kPing}),
+        Encode(Request{1, 1, {}}), Encode(WorkerAddress{Bytes(50)}), Bytes(kMaxRequestBytes + 1, std::byte{1})}) {
     ControlSocket socket = ConnectRaw();
     socket.Send(message);
     ExpectCut(socket);
@@ -91,10 +91,10 @@ TEST_F(UcxPublisher, CutsWhoeverGreetsItWrongly) {
 
 TEST_F(UcxPublisher, CutsWhoeverAnswersItsWelcomeWrongly) {
   for (const Bytes& message :
-       {EncodeAddress({}), EncodeAddress(Bytes(kMaxAddressBytes + 1)), EncodeRequest(1, 1, {})}) {
+       {Encode(WorkerAddress{}), Encode(WorkerAddress{Bytes(kMaxAddressBytes + 1)}), Encode(Request{1, 1, {}})}) {
     ControlSocket socket = ConnectRaw();
-    socket.Send(EncodeHello(RightHello()));
-    DecodeWelcome(AwaitMessage(socket));
+    socket.Send(Encode(RightHello()));
+    Decode<Welcome>(AwaitMessage(socket));
     socket.Send(message);
     ExpectCut(socket);
   }
@@ -102,10 +102,10 @@ TEST_F(UcxPublisher, CutsWhoeverAnswersItsWelcomeWrongly) {
 }
 
 TEST_F(UcxPublisher, CutsWhoeverSendsGarbageOnceItIsServed) {
-  Bytes huge_count = EncodeRequest(1, 1, {});
+  Bytes huge_count = Encode(Request{1, 1, {}});
   std::fill(huge_count.begin() + 17, huge_count.begin() + 21, std::byte{0xFF});
-  for (const Bytes& message :
-       {Bytes{}, Bytes{std::byte{77}}, huge_count, EncodePong(), EncodeAddress(Bytes(50)), EncodeRead(1)}) {
+  for (const Bytes& message : {Bytes{}, Bytes{std::byte{77}}, huge_count, Encode(Bare{Kind::kPong}),
+                               Encode(WorkerAddress{Bytes(50)}), Encode(Read{1})}) {
     std::optional<UcxLink> link;
     ControlSocket socket = ConnectAndGreet(link);
     socket.Send(message);
@@ -117,7 +117,7 @@ TEST_F(UcxPublisher, CutsWhoeverSendsGarbageOnceItIsServed) {
 TEST_F(UcxPublisher, TakesNoActiveMessages) {
   std::optional<UcxLink> link;
   ControlSocket socket = ConnectAndGreet(link);
-  const Bytes header = EncodeActiveHeader({});
+  const Bytes header = Encode(ActiveHeader{});
   for (const unsigned id : {0U, kActiveMessage, 2U, 1000U, 30'000U, 65'535U}) {
     ucp_request_param_t params{};
     const ucs_status_ptr_t request =
@@ -131,7 +131,7 @@ TEST_F(UcxPublisher, TakesNoActiveMessages) {
 TEST_F(UcxPublisher, CutsWhoeverHasTooMuchUnderWay) {
   std::optional<UcxLink> link;
   ControlSocket socket = ConnectAndGreet(link);
-  const Bytes request = EncodeRequest(1, 1, std::array{Region{0, 0, 8 << 20, 1, 8 << 20}});
+  const Bytes request = Encode(Request{1, 1, {Region{0, 0, 8 << 20, 1, 8 << 20}}});
   for (std::size_t i = 0; i < kMaxRequestsUnderWay + 100; ++i) socket.Send(request);
   ExpectCut(socket);
   ExpectServing();
@@ -142,10 +142,10 @@ TEST_F(UcxPublisher, OwesOnePongToWhoeverDoesNotLetUcxWork) {
   std::optional<UcxLink> link;
   ControlSocket socket = ConnectAndGreet(link, &came);
   constexpr std::size_t kRounds = 3000;  // of the publisher's service, which takes 64 messages of one receiver in each
-  for (std::size_t i = 0; i < 64 * kRounds; ++i) socket.Send(EncodePing());
-  socket.Send(EncodeRequest(1, 99, {}));
+  for (std::size_t i = 0; i < 64 * kRounds; ++i) socket.Send(Encode(Bare{Kind::kPing}));
+  socket.Send(Encode(Request{1, 99, {}}));
   for (; socket.unsent() > 0; std::this_thread::yield()) socket.Flush();
-  EXPECT_EQ(DecodeRefusal(AwaitMessage(socket)).code, ErrorCode::kNotFound);  // all were taken
+  EXPECT_EQ(Decode<Refusal>(AwaitMessage(socket)).code, ErrorCode::kNotFound);  // all were taken
   WorkUntilNothingComes(*link);
   EXPECT_GT(came.messages, 0U);
   EXPECT_LT(came.messages, kRounds / 2) << "what UCX's own queue holds, and one";
@@ -155,7 +155,7 @@ TEST_F(UcxPublisher, SendsOverSharedMemoryWhatWasAskedForAndNoByteMore) {
   Came came;
   std::optional<UcxLink> link;
   ControlSocket socket = ConnectAndGreet(link, &came);
-  socket.Send(EncodeRequest(1, 1, std::array{Region{0, 7, 3'000'000, 1, 3'000'000}, Region{0, 5, 100, 50'000, 150}}));
+  socket.Send(Encode(Request{1, 1, {Region{0, 7, 3'000'000, 1, 3'000'000}, Region{0, 5, 100, 50'000, 150}}}));
   for (const Deadline deadline = Soon(); came.bytes < 8'000'000 && !deadline.Passed();) link->Progress();
   WorkUntilNothingComes(*link);
   EXPECT_EQ(came.bytes, 8'000'000U);
@@ -258,8 +258,8 @@ class FakePublisher {
              std::optional<std::stop_source>& instead_of_pong) {
     const Token token = RandomToken();
     AwaitMessage(socket);
-    socket.Send(EncodeWelcome({kVersion, Lanes::kSharedMemory, token, link.Address(), {}}));
-    link.Connect(DecodeAddress(AwaitMessage(socket)));
+    socket.Send(Encode(Welcome{kVersion, Lanes::kSharedMemory, token, link.Address(), {}}));
+    link.Connect(Decode<WorkerAddress>(AwaitMessage(socket)).address);
     if (instead_of_pong) {
       instead_of_pong->request_stop();
     } else {
@@ -278,7 +278,7 @@ class FakePublisher {
   }
   void Send(UcxLink& link, const Message& message) {
     ucp_request_param_t params{};
-    const Bytes& header = headers_.emplace_back(EncodeActiveHeader(message.header));
+    const Bytes& header = headers_.emplace_back(Encode(message.header));
     const ucs_status_ptr_t request = ucp_am_send_nbx(link.endpoint(), kActiveMessage, header.data(), header.size(),
                                                      data_.data(), message.bytes, &params);
     if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);

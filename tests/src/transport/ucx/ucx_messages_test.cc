@@ -29,18 +29,18 @@ Granted SomeGranted() {
 
 TEST(UcxMessages, AreReadAsTheyWereWritten) {
   const Hello hello = SomeHello();
-  const Hello read = DecodeHello(EncodeHello(hello));
+  const Hello read = Decode<Hello>(Encode(hello));
   EXPECT_EQ(read.version, kVersion);
   EXPECT_EQ(read.key, hello.key);
   EXPECT_TRUE(read.reads);
   EXPECT_EQ(read.host, hello.host);
   const Welcome welcome = SomeWelcome();
-  const Welcome welcomed = DecodeWelcome(EncodeWelcome(welcome));
+  const Welcome welcomed = Decode<Welcome>(Encode(welcome));
   EXPECT_EQ(welcomed.lanes, Lanes::kSharedMemory);
   EXPECT_EQ(welcomed.token, welcome.token);
   EXPECT_EQ(welcomed.address, welcome.address);
-  EXPECT_EQ(DecodeAddress(EncodeAddress(welcome.address)), welcome.address);
-  const ActiveHeader header = DecodeActiveHeader(EncodeActiveHeader({Kind::kPiece, hello.key, 7, 1ULL << 40}));
+  EXPECT_EQ(Decode<WorkerAddress>(Encode(WorkerAddress{welcome.address})).address, welcome.address);
+  const ActiveHeader header = Decode<ActiveHeader>(Encode(ActiveHeader{Kind::kPiece, hello.key, 7, 1ULL << 40}));
   EXPECT_EQ(header.kind, Kind::kPiece);
   EXPECT_EQ(header.token, hello.key);
   EXPECT_EQ(header.ticket, 7U);
@@ -48,18 +48,18 @@ TEST(UcxMessages, AreReadAsTheyWereWritten) {
 }
 
 TEST(UcxMessages, OfReadsAreReadAsTheyWereWritten) {
-  const Welcome welcomed = DecodeWelcome(EncodeWelcome(WelcomeToRead()));
+  const Welcome welcomed = Decode<Welcome>(Encode(WelcomeToRead()));
   EXPECT_EQ(welcomed.lanes, Lanes::kReads);
   EXPECT_EQ(welcomed.token_place.address, WelcomeToRead().token_place.address);
   EXPECT_EQ(welcomed.token_place.key, WelcomeToRead().token_place.key);
-  const Granted granted = DecodeGranted(EncodeGranted(SomeGranted()));
+  const Granted granted = Decode<Granted>(Encode(SomeGranted()));
   EXPECT_EQ(granted.ticket, 7U);
   EXPECT_FALSE(granted.last);
   ASSERT_EQ(granted.tensors.size(), 2U);
   EXPECT_EQ(granted.tensors[0].tensor, 3U);
   EXPECT_EQ(granted.tensors[0].place.key, SomeGranted().tensors[0].place.key);
   EXPECT_EQ(granted.tensors[1].place.address, 9U);
-  EXPECT_EQ(DecodeRead(EncodeRead(1ULL << 40)), 1ULL << 40);
+  EXPECT_EQ(Decode<Read>(Encode(Read{1ULL << 40})).ticket, 1ULL << 40);
 }
 
 TEST(UcxMessages, HaveTheirExactBytes) {
@@ -68,30 +68,30 @@ TEST(UcxMessages, HaveTheirExactBytes) {
   for (std::size_t i = 0; i < token.size(); ++i) token[i] = static_cast<std::byte>(i + 1);
   const std::vector<std::byte> address(5, std::byte{6});
   const RemotePlace place = {1ULL << 47, std::vector<std::byte>(4, std::byte{7})};
-  EXPECT_EQ(Hex(EncodeHello({kVersion, token, true, {"boot", "net", "0", "17@4026"}})),
+  EXPECT_EQ(Hex(Encode(Hello{kVersion, token, true, {"boot", "net", "0", "17@4026"}})),
             "014c43555801000102030405060708090a0b0c0d0e0f100104626f6f74036e657401300731374034303236");
   const Hello of_long_name = {kVersion, token, true, {"boot", "net", "0", std::string(300, 'p')}};
-  EXPECT_EQ(DecodeHello(EncodeHello(of_long_name)).host.process, std::string(255, 'p'));
-  EXPECT_EQ(Hex(EncodeWelcome({kVersion, Lanes::kSharedMemory, token, address, place})),
+  EXPECT_EQ(Decode<Hello>(Encode(of_long_name)).host.process, std::string(255, 'p'));
+  EXPECT_EQ(Hex(Encode(Welcome{kVersion, Lanes::kSharedMemory, token, address, place})),
             "814c4355580100010102030405060708090a0b0c0d0e0f1005000606060606");
-  EXPECT_EQ(Hex(EncodeWelcome({kVersion, Lanes::kReads, token, address, place})),
+  EXPECT_EQ(Hex(Encode(Welcome{kVersion, Lanes::kReads, token, address, place})),
             "814c4355580100030102030405060708090a0b0c0d0e0f10050006060606060000000000800000040007070707");
-  EXPECT_EQ(Hex(EncodeAddress(address)), "0405000606060606");
-  EXPECT_EQ(Hex(EncodeActiveHeader({Kind::kPiece, token, 7, 1ULL << 40})),
+  EXPECT_EQ(Hex(Encode(WorkerAddress{address})), "0405000606060606");
+  EXPECT_EQ(Hex(Encode(ActiveHeader{Kind::kPiece, token, 7, 1ULL << 40})),
             "820102030405060708090a0b0c0d0e0f1007000000000000000000000000010000");
-  EXPECT_EQ(Hex(EncodeActiveHeader({Kind::kPong, token, 0, 0})),
+  EXPECT_EQ(Hex(Encode(ActiveHeader{Kind::kPong, token, 0, 0})),
             "830102030405060708090a0b0c0d0e0f1000000000000000000000000000000000");
-  EXPECT_EQ(Hex(EncodeGranted({7, false, {{3, place}, {5, {9, std::vector<std::byte>(1)}}}})),
+  EXPECT_EQ(Hex(Encode(Granted{7, false, {{3, place}, {5, {9, std::vector<std::byte>(1)}}}})),
             "8507000000000000000002000000030000000000000000800000040007070707050000000900000000000000010000");
-  EXPECT_EQ(Hex(EncodeRead(1ULL << 40)), "050000000000010000");
+  EXPECT_EQ(Hex(Encode(Read{1ULL << 40})), "050000000000010000");
 }
 
 TEST(UcxMessages, AKeyHasBounds) {
   for (const std::size_t size : {std::size_t{0}, kMaxKeyBytes + 1}) {
     Welcome welcome = WelcomeToRead();
     welcome.token_place.key.resize(size);
-    EXPECT_THROW(DecodeWelcome(EncodeWelcome(welcome)), Error) << size;
-    EXPECT_THROW(DecodeGranted(EncodeGranted({1, true, {{0, {0, std::vector<std::byte>(size)}}}})), Error) << size;
+    EXPECT_THROW(Decode<Welcome>(Encode(welcome)), Error) << size;
+    EXPECT_THROW(Decode<Granted>(Encode(Granted{1, true, {{0, {0, std::vector<std::byte>(size)}}}})), Error) << size;
   }
 }
 
@@ -124,33 +124,33 @@ TEST(RemoteKeys, AreAsLongAsTheySay) {
 void DecodeAny(std::span<const std::byte> message) {
   const Kind kind = DecodeKind(message);
   if (kind == Kind::kHello) {
-    DecodeHello(message);
+    Decode<Hello>(message);
   } else if (kind == Kind::kWelcome) {
-    DecodeWelcome(message);
+    Decode<Welcome>(message);
   } else if (kind == kAddress) {
-    DecodeAddress(message);
+    Decode<WorkerAddress>(message);
   } else if (kind == kGranted) {
-    DecodeGranted(message);
+    Decode<Granted>(message);
   } else if (kind == kRead) {
-    DecodeRead(message);
+    Decode<Read>(message);
   } else {
-    DecodeActiveHeader(message);
+    Decode<ActiveHeader>(message);
   }
 }
 
 TEST(UcxMessages, DamagedOnesAreRefused) {
   testing::ExpectDamagedOnesAreRefused(
-      {EncodeHello(SomeHello()), EncodeWelcome(SomeWelcome()), EncodeAddress(std::vector<std::byte>(50)),
-       EncodeActiveHeader({}), EncodeWelcome(WelcomeToRead()), EncodeGranted(SomeGranted()), EncodeRead(1)},
+      {Encode(SomeHello()), Encode(SomeWelcome()), Encode(WorkerAddress{std::vector<std::byte>(50)}),
+       Encode(ActiveHeader{}), Encode(WelcomeToRead()), Encode(SomeGranted()), Encode(Read{1})},
       DecodeAny);
 }
 
 TEST(UcxMessages, AWorkersAddressHasBounds) {
   for (const std::size_t size : {std::size_t{0}, kMaxAddressBytes + 1}) {
-    EXPECT_THROW(DecodeAddress(EncodeAddress(std::vector<std::byte>(size))), Error) << size;
+    EXPECT_THROW(Decode<WorkerAddress>(Encode(WorkerAddress{std::vector<std::byte>(size)})).address, Error) << size;
     Welcome welcome = SomeWelcome();
     welcome.address.resize(size);
-    EXPECT_THROW(DecodeWelcome(EncodeWelcome(welcome)), Error) << size;
+    EXPECT_THROW(Decode<Welcome>(Encode(welcome)), Error) << size;
   }
 }
 

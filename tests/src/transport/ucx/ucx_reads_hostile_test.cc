@@ -48,13 +48,13 @@ class GrantingPublisher {
     const auto registered_token = memory->Register(token);
     const auto registered = memory->Register(bytes_);
     AwaitMessage(socket);
-    socket.Send(EncodeWelcome({kVersion,
+    socket.Send(Encode(Welcome{kVersion,
                                Lanes::kReads,
                                token,
                                target->Address(),
                                {reinterpret_cast<std::uintptr_t>(token.data()), registered_token->key()}}));
-    EXPECT_EQ(DecodeRead(AwaitMessage(socket)), 0U);
-    DecodeRequest(AwaitMessage(socket));
+    EXPECT_EQ(Decode<Read>(AwaitMessage(socket)).ticket, 0U);
+    Decode<Request>(AwaitMessage(socket));
     const RemotePlace place{reinterpret_cast<std::uintptr_t>(bytes_.data()), registered->key()};
     for (const Bytes& message : answer_(place)) socket.Send(message);
     while (true) AwaitMessage(socket);
@@ -89,7 +89,7 @@ std::optional<ErrorCode> Outcome(GrantingPublisher::Answer answer, std::uint64_t
 }
 
 Bytes Grant(std::uint64_t ticket, bool last, std::vector<GrantedTensor> tensors) {
-  return EncodeGranted({ticket, last, std::move(tensors)});
+  return Encode(Granted{ticket, last, std::move(tensors)});
 }
 
 TEST(UcxReader, TakesWhatItIsGranted) {
@@ -107,8 +107,8 @@ TEST(UcxReader, RefusesGrantsThatItDidNotAskFor) {
       [](const RemotePlace& place) { return Messages{Grant(7, true, {{3, place}, {3, place}})}; },  // twice
       [](const RemotePlace& /*place*/) { return Messages{Grant(7, true, {})}; },                    // not all
       [](const RemotePlace& /*place*/) { return Messages{Grant(7, false, {})}; },                   // of nothing
-      [](const RemotePlace& /*place*/) { return Messages{EncodePong()}; },                          // unasked
-      [](const RemotePlace& /*place*/) { return Messages{EncodeRead(7)}; },
+      [](const RemotePlace& /*place*/) { return Messages{Encode(Bare{Kind::kPong})}; },             // unasked
+      [](const RemotePlace& /*place*/) { return Messages{Encode(Read{7})}; },
       [](const RemotePlace& /*place*/) { return Messages{Bytes{std::byte{99}}}; },
       [](const RemotePlace& place) {  // what the library cannot take
         return Messages{Grant(7, true, {{3, {place.address, Bytes(33)}}})};

@@ -32,10 +32,10 @@ class UcxReading : public ::testing::Test {
   // Says HELLO, reads nothing, and says that it has read the token.
   Greeted GreetRaw() const {
     ControlSocket socket = ControlSocket::Connect(PublisherAddress(), Soon());
-    socket.Send(EncodeHello({kVersion, PublisherAddress().key, true, HostIdentity::Mine()}));
-    Welcome welcome = DecodeWelcome(AwaitMessage(socket));
+    socket.Send(Encode(Hello{kVersion, PublisherAddress().key, true, HostIdentity::Mine()}));
+    Welcome welcome = Decode<Welcome>(AwaitMessage(socket));
     EXPECT_EQ(welcome.lanes, Lanes::kReads);
-    socket.Send(EncodeRead(0));
+    socket.Send(Encode(Read{0}));
     return {std::move(socket), std::move(welcome)};
   }
   void ExpectServing(const std::string& lane = kFakeLane) const {
@@ -116,8 +116,8 @@ TEST_F(UcxReading, OfThousandsOfTensorsAreGrantedInSeveralMessages) {
   Fetch fetch(regions);
   EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 2, fetch)));
   ControlSocket socket = GreetRaw().control;
-  socket.Send(EncodeRequest(7, 2, regions));
-  EXPECT_FALSE(DecodeGranted(AwaitMessage(socket)).last);
+  socket.Send(Encode(Request{7, 2, regions}));
+  EXPECT_FALSE(Decode<Granted>(AwaitMessage(socket)).last);
 }
 
 TEST_F(UcxReading, OfMemoryThatCannotBeRegisteredAreRefusedAndMessagesFollow) {
@@ -175,13 +175,13 @@ bool Lands(RemoteReads& reads, const RemotePlace& place, std::span<std::byte> de
 
 TEST_F(UcxReading, ByAKeyThatWasKeptBringNothingOnceTheOfferIsRemoved) {
   auto [socket, welcome] = GreetRaw();
-  socket.Send(EncodeRequest(7, 1, std::array{Region{1, 0, 5000, 1, 5000}}));
-  const RemotePlace kept = DecodeGranted(AwaitMessage(socket)).tensors.at(0).place;
+  socket.Send(Encode(Request{7, 1, {Region{1, 0, 5000, 1, 5000}}}));
+  const RemotePlace kept = Decode<Granted>(AwaitMessage(socket)).tensors.at(0).place;
   const auto reads = mine_->MakeReads();
   reads->Connect(welcome.address);
   Bytes destination(5000);
   EXPECT_TRUE(Lands(*reads, kept, destination));
-  socket.Send(EncodeRead(7));
+  socket.Send(Encode(Read{7}));
   published_->Withdraw();
   EXPECT_FALSE(Lands(*reads, kept, destination));
   EXPECT_EQ(theirs_->device().refused, 1U);
@@ -189,37 +189,37 @@ TEST_F(UcxReading, ByAKeyThatWasKeptBringNothingOnceTheOfferIsRemoved) {
 
 TEST_F(UcxReading, OfWhoNeverSaysThatItHasReadCostItItsConnection) {
   ControlSocket socket = GreetRaw().control;
-  socket.Send(EncodeRequest(7, 1, std::array{Region{1, 0, 5000, 1, 5000}}));
-  DecodeGranted(AwaitMessage(socket));
+  socket.Send(Encode(Request{7, 1, {Region{1, 0, 5000, 1, 5000}}}));
+  Decode<Granted>(AwaitMessage(socket));
   published_->Withdraw();  // returns
-  EXPECT_EQ(DecodeRefusal(AwaitMessage(socket)).code, ErrorCode::kNotFound);
+  EXPECT_EQ(Decode<Refusal>(AwaitMessage(socket)).code, ErrorCode::kNotFound);
   ExpectCut(socket);
 }
 
 TEST_F(UcxReading, AreCutForWhoeverBreaksTheProtocol) {
-  const Bytes request = EncodeRequest(7, 1, std::array{Region{1, 0, 5, 1, 5}});
-  Bytes longer = EncodeRead(7);
+  const Bytes request = Encode(Request{7, 1, {Region{1, 0, 5, 1, 5}}});
+  Bytes longer = Encode(Read{7});
   longer.push_back(std::byte{0});
   const std::vector<std::vector<Bytes>> wrong = {
-      {EncodeRead(7)},                          // nothing was granted
-      {EncodeRead(0)},                          // the token's is done with
-      {request, EncodeRead(8)},                 // another's
-      {request, EncodeRead(7), EncodeRead(7)},  // twice
-      {request, request},                       // one ticket twice
-      {EncodeAddress(Bytes(50))},               // what belongs to messages
+      {Encode(Read{7})},                            // nothing was granted
+      {Encode(Read{0})},                            // the token's is done with
+      {request, Encode(Read{8})},                   // another's
+      {request, Encode(Read{7}), Encode(Read{7})},  // twice
+      {request, request},                           // one ticket twice
+      {Encode(WorkerAddress{Bytes(50)})},           // what belongs to messages
       {longer},
   };
   for (const std::vector<Bytes>& messages : wrong) {
     ControlSocket socket = GreetRaw().control;
     for (const Bytes& message : messages) {
       socket.Send(message);
-      if (&message == &messages.front() && message == request) DecodeGranted(AwaitMessage(socket));
+      if (&message == &messages.front() && message == request) Decode<Granted>(AwaitMessage(socket));
     }
     ExpectCut(socket);
   }
   ControlSocket unread = ControlSocket::Connect(PublisherAddress(), Soon());
-  unread.Send(EncodeHello({kVersion, PublisherAddress().key, true, HostIdentity::Mine()}));
-  DecodeWelcome(AwaitMessage(unread));
+  unread.Send(Encode(Hello{kVersion, PublisherAddress().key, true, HostIdentity::Mine()}));
+  Decode<Welcome>(AwaitMessage(unread));
   unread.Send(request);  // before it has said that it can read
   ExpectCut(unread);
   ExpectServing();
@@ -230,8 +230,8 @@ TEST_F(UcxReading, AreCutForWhoeverHasTooMuchUnderWay) {
   EXPECT_THROW(
       {
         for (std::uint64_t i = 1; i < 2 * kMaxRequestsUnderWay; ++i) {
-          socket.Send(EncodeRequest(i, 1, std::array{Region{1, 0, 5, 1, 5}}));
-          DecodeGranted(AwaitMessage(socket));
+          socket.Send(Encode(Request{i, 1, {Region{1, 0, 5, 1, 5}}}));
+          Decode<Granted>(AwaitMessage(socket));
         }
       },
       Error);

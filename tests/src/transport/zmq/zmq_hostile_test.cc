@@ -77,13 +77,13 @@ class ZmqPublisher : public ::testing::Test {
 };
 
 TEST_F(ZmqPublisher, CutsWhoeverSendsGarbage) {
-  Bytes huge_count = EncodeRequest(1, 1, {});
+  Bytes huge_count = Encode(Request{1, 1, {}});
   std::memset(huge_count.data() + 17, 0xFF, 4);
-  Bytes longer = EncodePing();
+  Bytes longer = Encode(Bare{Kind::kPing});
   longer.push_back(std::byte{0});
   const std::vector<Bytes> wrong = {
-      {},         Of({0}), Of({99}),        Of({1, 'L', 'C', 'Z', 'X', 1, 0}), Of({2, 1, 2, 3}),
-      huge_count, longer,  EncodeWelcome(), EncodePieceHeader({1, 0, 5}),      Bytes(2 << 20)};
+      {},         Of({0}), Of({99}),          Of({1, 'L', 'C', 'Z', 'X', 1, 0}), Of({2, 1, 2, 3}),
+      huge_count, longer,  Encode(Welcome{}), Encode(PieceHeader{1, 0, 5}),      Bytes(2 << 20)};
   for (const Bytes& message : wrong) {
     zmq::socket_t socket = ConnectRaw();
     ASSERT_TRUE(socket.send(zmq::buffer(message), zmq::send_flags::none));
@@ -94,7 +94,7 @@ TEST_F(ZmqPublisher, CutsWhoeverSendsGarbage) {
 
 TEST_F(ZmqPublisher, CutsWhoeverSendsSeveralFrames) {
   zmq::socket_t socket = ConnectRaw();
-  const Bytes ping = EncodePing();
+  const Bytes ping = Encode(Bare{Kind::kPing});
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(socket.send(zmq::buffer(ping), zmq::send_flags::sndmore));
   ASSERT_TRUE(socket.send(zmq::buffer(ping), zmq::send_flags::none));
   ExpectCut(socket);
@@ -113,7 +113,7 @@ TEST_F(ZmqPublisher, CutsWhoeverSendsAMessageWithoutAnEndThoughOthersSendWithout
     zmq::socket_t socket(context, zmq::socket_type::dealer);
     socket.set(zmq::sockopt::linger, 0);
     socket.connect(publisher_->address());
-    const Bytes request = EncodeRequest(1, /*offer_id=*/99, std::array{Region{0, 0, 1, 1, 1}});
+    const Bytes request = Encode(Request{1, /*offer_id=*/99, {Region{0, 0, 1, 1, 1}}});
     while (!stop.stop_requested()) {
       for (int i = 0; i < 64; ++i) socket.send(zmq::buffer(request), zmq::send_flags::dontwait);
       for (zmq::message_t refusal; socket.recv(refusal, zmq::recv_flags::dontwait);) {
@@ -129,7 +129,7 @@ TEST_F(ZmqPublisher, CutsWhoeverSendsAMessageWithoutAnEndThoughOthersSendWithout
 
 TEST_F(ZmqPublisher, CutsWhoeverHasTooMuchUnderWay) {
   zmq::socket_t socket = ConnectRaw();
-  const Bytes request = EncodeRequest(1, 1, std::array{Region{0, 0, 8 << 20, 1, 8 << 20}});
+  const Bytes request = Encode(Request{1, 1, {Region{0, 0, 8 << 20, 1, 8 << 20}}});
   ASSERT_TRUE(socket.send(zmq::buffer(request), zmq::send_flags::none));  // once it is connected
   // It may be cut before it has sent them all, and a socket without a connection takes nothing.
   for (std::size_t i = 1; i < kMaxRequestsUnderWay + 100; ++i) {
@@ -161,10 +161,10 @@ Bytes OfOldVersion(Bytes greeting) {
 
 TEST_F(ZmqPublisher, TellsAReceiverOfAnotherVersion) {
   zmq::socket_t socket = ConnectRaw();
-  socket.send(zmq::buffer(OfOldVersion(EncodeHello())));
+  socket.send(zmq::buffer(OfOldVersion(Encode(Hello{}))));
   zmq::message_t answer;
   ASSERT_TRUE(socket.recv(answer));
-  const Refusal refusal = DecodeRefusal({static_cast<const std::byte*>(answer.data()), answer.size()});
+  const Refusal refusal = Decode<Refusal>({static_cast<const std::byte*>(answer.data()), answer.size()});
   EXPECT_EQ(refusal.code, ErrorCode::kUnsupported);
   EXPECT_EQ(refusal.message, "this publisher speaks no version that old");
 }
@@ -207,7 +207,7 @@ class FakePublisher {
 };
 
 void ExpectRefused(ErrorCode code, const std::vector<FakePublisher::Frames>& answers) {
-  const FakePublisher publisher({EncodeWelcome()}, answers);
+  const FakePublisher publisher({Encode(Welcome{})}, answers);
   const auto receiver = test::TransportNamed("zmq")->Connect(publisher.address(), Soon());
   const std::vector<Region> regions = {{0, 0, 100, 1, 100}};
   Bytes destination(200, std::byte{0x5A});
@@ -228,7 +228,7 @@ TEST(ZmqReceiver, RefusesPiecesThatItDidNotAskFor) {
   const auto expect_refused = [](const std::vector<std::pair<PieceHeader, std::size_t>>& pieces) {
     std::vector<FakePublisher::Frames> answers;
     for (const auto& [header, bytes] : pieces) {
-      answers.push_back({EncodePieceHeader(header)});
+      answers.push_back({Encode(header)});
       answers.push_back({Bytes(bytes)});
     }
     ExpectRefused(ErrorCode::kCorrupt, answers);
@@ -245,13 +245,13 @@ TEST(ZmqReceiver, RefusesPiecesThatItDidNotAskFor) {
 TEST(ZmqReceiver, RefusesMessagesThatDoNotRead) {
   ExpectRefused(ErrorCode::kCorrupt, {{Bytes{}}});
   ExpectRefused(ErrorCode::kCorrupt, {{Of({77})}});
-  ExpectRefused(ErrorCode::kCorrupt, {{EncodePieceHeader({7, 0, 100})}, {EncodePong()}});         // no data
-  ExpectRefused(ErrorCode::kCorrupt, {{EncodePong(), Bytes(10)}});                                // a frame too many
-  ExpectRefused(ErrorCode::kCorrupt, {{EncodePieceHeader({7, 0, 50}), Bytes(50)}});               // here too
-  ExpectRefused(ErrorCode::kCorrupt, {{EncodePieceHeader({7, 0, 50})}, {Bytes(50), Bytes(50)}});  // and here
+  ExpectRefused(ErrorCode::kCorrupt, {{Encode(PieceHeader{7, 0, 100})}, {Encode(Bare{Kind::kPong})}});  // no data
+  ExpectRefused(ErrorCode::kCorrupt, {{Encode(Bare{Kind::kPong}), Bytes(10)}});                   // a frame too many
+  ExpectRefused(ErrorCode::kCorrupt, {{Encode(PieceHeader{7, 0, 50}), Bytes(50)}});               // here too
+  ExpectRefused(ErrorCode::kCorrupt, {{Encode(PieceHeader{7, 0, 50})}, {Bytes(50), Bytes(50)}});  // and here
   ExpectRefused(ErrorCode::kCorrupt, {{Of({132, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0})}});             // no such code
   ExpectRefused(ErrorCode::kUnavailable,
-                {{EncodePieceHeader({7, 0, 100})}, {Bytes(std::size_t{3} << 20)}});  // too long: cut
+                {{Encode(PieceHeader{7, 0, 100})}, {Bytes(std::size_t{3} << 20)}});  // too long: cut
 }
 
 TEST(ZmqReceiver, CutsAPublisherWhoseMessageHasNoEnd) {
@@ -263,14 +263,14 @@ TEST(ZmqReceiver, CutsAPublisherWhoseMessageHasNoEnd) {
 }
 
 TEST(ZmqReceiver, NamesAPublisherOfAnotherVersion) {
-  const FakePublisher publisher({OfOldVersion(EncodeWelcome())}, {});
+  const FakePublisher publisher({OfOldVersion(Encode(Welcome{}))}, {});
   EXPECT_THAT(testing::ErrorOf([&] { test::TransportNamed("zmq")->Connect(publisher.address(), Soon()); },
                                ErrorCode::kUnsupported),
               ::testing::HasSubstr("speaks no version of ours"));
 }
 
 TEST(ZmqReceiver, KnowsWhenItIsNotOurProtocol) {
-  const FakePublisher publisher({EncodePing()}, {});
+  const FakePublisher publisher({Encode(Bare{Kind::kPing})}, {});
   EXPECT_THROW(test::TransportNamed("zmq")->Connect(publisher.address(), Soon()), Error);
 }
 
