@@ -28,7 +28,7 @@ struct ReloadRequest {
   std::string weights_path{};
   std::string load_format = "auto";                              // of weights_path: docs/checkpoints.md
   std::vector<CheckpointSource::Secondary> secondary_weights{};  // read in addition to weights_path
-  bool is_checkpoint_format = true;                              // of weights_path; false: ReloadSource says what it is
+  bool is_checkpoint_format = true;                              // of weights_path; false: FromPath says what it is
   bool partial = false;                 // the tensors may be a part of the model; other layers keep what they serve
   std::vector<std::string> may_keep{};  // with partial: layers, or modules above them; no others may be left out
   bool allow_config_change = false;     // takes weights whose configuration differs from the engine's: ReloadSource

@@ -62,8 +62,9 @@ void CheckpointTaker::CheckTakes(std::uint32_t tensor, const NamedTensor& named)
 }
 
 std::unique_ptr<TensorTaker> MakeTaker(VersionSource::Form form, const SourceContext& context, const Wanted& wanted) {
-  if (form != VersionSource::Form::kKernel)
+  if (form != VersionSource::Form::kKernel) {
     return std::make_unique<CheckpointTaker>(wanted, context.model, context.pool);
+  }
   TakeInFullPrecision(context.model);
   return std::make_unique<KernelTaker>(wanted, *context.layout, LoadPlan::WithoutTensors(context.model),
                                        context.recipes, context.layer_memory, context.pool);
