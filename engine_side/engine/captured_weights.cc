@@ -50,7 +50,7 @@ const TensorSpec& SpecOf(const Module& layer, std::string_view parameter) {
 
 // The name of the kernel tensor of a weight that is called `tensor` if the weight is called "weight".
 std::string Beside(const std::string& weight, std::string_view tensor) {
-  return weight + std::string(tensor.substr(kWeight.size()));
+  return weight + std::string(tensor.substr(kWeightName.size()));
 }
 
 // The recipe that wrote a weight, whose kernel tensors `find` finds by the names that recipes give them; null if there
@@ -58,7 +58,7 @@ std::string Beside(const std::string& weight, std::string_view tensor) {
 // that is like the tensors in most.
 template <class Find>
 const RecipeRow* RecipeOf(const Find& find) {
-  const CapturedBuffer* const values = find(kWeight);
+  const CapturedBuffer* const values = find(kWeightName);
   const bool has_global = find(QuantizedForm::kGlobalScale) != nullptr;
   const RecipeRow* found = nullptr;
   std::array<bool, 4> most{};

@@ -20,13 +20,13 @@ MatrixStack MatrixStack::Of(const Shape& shape) {
 
 std::vector<TensorSpec> KernelTensorsOf(const TensorSpec& weight, const Recipe& recipe) {
   const MatrixStack stack = MatrixStack::Of(weight.shape);
-  if (!weight.name.ends_with(kWeight)) {
+  if (!weight.name.ends_with(kWeightName)) {
     throw Error(ErrorCode::kInvalidArgument,
                 "a quantized weight: expected a name that ends with 'weight', got '" + weight.name + "'");
   }
   std::vector<TensorSpec> tensors = recipe.KernelTensors(weight.dtype, stack.rows, stack.cols);
   for (TensorSpec& tensor : tensors) {
-    tensor.name.insert(0, weight.name, 0, weight.name.size() - kWeight.size());
+    tensor.name.insert(0, weight.name, 0, weight.name.size() - kWeightName.size());
     if (weight.shape.size() == 2) continue;
     if (tensor.shape == Shape{1}) tensor.shape.clear();
     tensor.shape.insert(tensor.shape.begin(), stack.count);

@@ -1,6 +1,6 @@
 // A quantization recipe: what a full-precision weight of a layer becomes in the captured buffers. Each has a row in
-// recipe_table.cc, and RECIPES.md says what each computes. Used to find out which kernel tensors a layer has, and by the
-// quantize stage.
+// recipe_table.cc, and RECIPES.md says what each computes. Used to find out which kernel tensors a layer has, and by
+// the quantize stage.
 #pragma once
 
 #include <cstddef>

@@ -33,7 +33,6 @@ namespace layercast {
 namespace {
 
 constexpr std::size_t kQueuedCalls = 64;
-constexpr std::chrono::milliseconds kRankTimeout{600'000};
 constexpr std::chrono::milliseconds kHoldLease{10'000};
 constexpr std::chrono::milliseconds kPauseLease{60'000};
 

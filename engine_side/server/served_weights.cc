@@ -1,6 +1,5 @@
 #include "engine_side/server/served_weights.h"
 
-#include <chrono>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -11,8 +10,6 @@
 
 namespace layercast {
 namespace {
-
-constexpr std::chrono::milliseconds kRankTimeout{600'000};
 
 void AddCount(Json& sum, const Json& rank, const char* field) {
   sum[field] = sum[field].get<std::uint64_t>() + rank[field].get<std::uint64_t>();

@@ -2,6 +2,7 @@
 // while no reload runs.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <stop_token>
 #include <string>
@@ -11,6 +12,9 @@
 #include "src/control/json_forms.h"
 
 namespace layercast {
+
+// How long a rank may take for what it does to all of its weights.
+inline constexpr std::chrono::milliseconds kRankTimeout{600'000};
 
 // Writes the served weights to `directory` as `sharded_state`, labelled `version`, with the model's config.json.
 // Returns {"files", "tensors", "bytes", "version"}. Throws what a rank or ExportFolder throws; the directory then has

@@ -137,7 +137,7 @@ std::optional<ExpertName> ExpertNames::ParseOne(std::string_view name) const {
                    .global_scale = two_levels && suffix == QuantizedForm::kGlobalScale,
                    .reciprocal = two_levels && suffix == QuantizedForm::kGlobalReciprocal};
   named.global_scale = named.global_scale || named.reciprocal;
-  const bool codes = suffix == kWeight || (e2m1 && suffix == QuantizedForm::kPackedCodes);
+  const bool codes = suffix == kWeightName || (e2m1 && suffix == QuantizedForm::kPackedCodes);
   if (named.bias || ((codes || named.scale || named.global_scale) && !TakesBlocks())) return named;
   return std::nullopt;
 }

@@ -23,7 +23,7 @@ QuantizableLayer::QuantizableLayer(std::string class_name, const LayerContext& c
       takes_recipe_(context.quantize) {}
 
 void QuantizableLayer::AddWeight(std::string name, Shape shape, ShardAxis axis) {
-  LAYERCAST_CHECK(name.ends_with(kWeight) && parameters().size() == num_weights_);
+  LAYERCAST_CHECK(name.ends_with(kWeightName) && parameters().size() == num_weights_);
   AddParameter({{std::move(name), dtype_, std::move(shape)}, axis, quantize_, {}});
   ++num_weights_;
 }
@@ -78,7 +78,7 @@ void QuantizableLayer::HoldInputScales(bool hold) {
 
 std::string QuantizableLayer::InputScaleName(std::uint32_t weight) const {
   std::string name = parameters()[std::size_t{parameters_per_weight()} * weight].spec.name;
-  return name.replace(name.size() - kWeight.size(), kWeight.size(), kInputScale);
+  return name.replace(name.size() - kWeightName.size(), kWeightName.size(), kInputScale);
 }
 
 bool QuantizableLayer::IsInputScale(std::uint32_t index) const {
@@ -114,7 +114,7 @@ Parameter QuantizableLayer::ScaleOf(const Parameter& weight) const {
   ShardAxis axis = weight.shard_axis;
   if (form_->scales == QuantizedForm::Scales::kTensor) axis = ShardAxis::kNone;
   if (form_->scales == QuantizedForm::Scales::kChannel && axis == ShardAxis::kCols) axis = ShardAxis::kNone;
-  std::string name = weight.spec.name.substr(0, weight.spec.name.size() - kWeight.size());
+  std::string name = weight.spec.name.substr(0, weight.spec.name.size() - kWeightName.size());
   return {.spec = {name.append(form_->kernel_scale()), form_->scale_dtype, std::move(shape)},
           .shard_axis = axis,
           .storage = {},
@@ -123,7 +123,7 @@ Parameter QuantizableLayer::ScaleOf(const Parameter& weight) const {
 
 Parameter QuantizableLayer::GlobalScaleOf(const Parameter& weight) const {
   const Shape& of = weight.spec.shape;
-  std::string name = weight.spec.name.substr(0, weight.spec.name.size() - kWeight.size());
+  std::string name = weight.spec.name.substr(0, weight.spec.name.size() - kWeightName.size());
   return {.spec = {name.append(QuantizedForm::kGlobalScale), DType::kF32, {of.size() == 3 ? of.front() : 1}},
           .storage = {},
           .sign = Sign::kNotNegative};

@@ -13,7 +13,8 @@
 
 namespace layercast {
 
-inline constexpr std::string_view kWeight = "weight";  // the ending of a weight's name, which names of scales replace
+inline constexpr std::string_view kWeightName =
+    "weight";  // the ending of a weight's name, which names of scales replace
 inline constexpr std::string_view kWeightSuffix = ".weight";
 inline constexpr std::string_view kScalesOfBlocks = "weight_scale_inv";
 

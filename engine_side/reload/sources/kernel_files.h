@@ -1,5 +1,5 @@
-// Files of weights in kernel format (kernel_taker.h), which `layercast export` writes. Used by the source of a path, and
-// by whoever asks what a path holds.
+// Files of weights in kernel format (kernel_taker.h), which `layercast export` writes. Used by the source of a path,
+// and by whoever asks what a path holds.
 #pragma once
 
 #include <cstdint>
