@@ -77,7 +77,7 @@ void Rest(auto& archive, auto& items, std::size_t item_bytes, const std::string&
 // A message that is its kind alone: PING, PONG.
 struct Bare {
   static constexpr const char* kName = "message";
-  Kind kind{};
+  Kind kind = Kind::kPing;
 };
 void Fields(auto& archive, Is<Bare> auto& bare) { As<std::uint8_t>(archive, bare.kind, "kind"); }
 

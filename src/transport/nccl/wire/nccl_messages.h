@@ -136,7 +136,7 @@ void Fields(auto& archive, Is<Ready> auto& ready) {
 // STANDS, FAILED and CALL.
 struct OfEpoch {
   static constexpr const char* kName = "message";
-  NcclKind kind{};
+  NcclKind kind = NcclKind::kCall;
   std::uint64_t epoch = 0;
 };
 void Fields(auto& archive, Is<OfEpoch> auto& message) {
