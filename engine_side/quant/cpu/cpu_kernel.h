@@ -12,7 +12,7 @@
 
 namespace layercast {
 
-// Rows of a weight and where their values and scales go. Value; borrows.
+// Rows of a weight, of whole blocks if the recipe asks for them, and where values and scales go. Value; borrows.
 struct QuantizeJob {
   MatrixView source;
   std::byte* values;  // packed rows
