@@ -1,5 +1,5 @@
 // Limits on what a receiver may ask of a publisher. A subscription is a few bytes on the wire, but it makes the
-// publisher read a version, digest it and compute magnitudes. Used by the offer desk.
+// publisher read a version, digest it and compute magnitudes. Used by the desk of versions.
 #pragma once
 
 #include <cstdint>

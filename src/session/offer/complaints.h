@@ -1,5 +1,5 @@
 // Limits how often warnings about peers are logged, since a peer can cause as many as it likes. The first few are
-// logged at once; after that it is one a second, which says how many were left out. Used by the offer desk.
+// logged at once; after that it is one a second, which says how many were left out. Used by the desk of versions.
 #pragma once
 
 #include <cstdint>

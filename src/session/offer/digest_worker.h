@@ -1,6 +1,6 @@
 // Answers subscriptions to snapshots on a thread of its own. The digests of a schedule's chunks take as long as reading
 // the version, and the magnitudes that receivers ask for as long as reading their tensors. So answers go out in pieces,
-// some chunks' at a time, and receivers take turns. Used by the offer desk.
+// some chunks' at a time, and receivers take turns. Used by the desk of versions.
 #pragma once
 
 #include <atomic>

@@ -24,7 +24,7 @@
 #include "src/net/zmq/zmq_context.h"
 #include "src/net/zmq/zmq_threads.h"
 #include "src/session/choose/channel_probe.h"
-#include "src/session/offer/offer_desk.h"
+#include "src/session/offer/version_desk.h"
 #include "src/transport/all/transports.h"
 #include "src/transport/channel/carried_offer.h"
 
@@ -52,13 +52,13 @@ class OfferService::Impl {
     Bind(options);
     OpenChannels(HostOf(listening_->endpoint()), options.nccl_fleet, failpoints);
     if (options.probe) OfferProbe();
-    desk_ = std::make_unique<OfferDesk>(
+    desk_ = std::make_unique<VersionDesk>(
         DeskOptions{.name = options.name,
                     .lease = kLeaseInTimeouts * options.peer_timeout,
                     .eviction_time = options.eviction_time,
                     .max_sessions = options.max_sessions,
                     .stream_window_bytes = options.stream_window_bytes},
-        OfferDesk::Parts{
+        VersionDesk::Parts{
             .context = {.pool = pool,
                         .failpoints = failpoints,
                         .outbox = outbox_,
@@ -78,7 +78,7 @@ class OfferService::Impl {
     thread_.request_stop();
     outbox_.wake_up().Ring();
     thread_.join();
-    std::unique_ptr<OfferDesk> desk;  // destroyed after the lock is gone, which a walk that it waits for may want
+    std::unique_ptr<VersionDesk> desk;  // destroyed after the lock is gone, which a walk that it waits for may want
     const std::lock_guard lock(versions_mutex_);
     carried_.clear();  // under the lock, so that a Forget on another thread waits: until this is done, an offer is read
     desk.swap(desk_);
@@ -241,7 +241,7 @@ class OfferService::Impl {
   Outbox outbox_;
   std::atomic<bool> sweep_now_{false};
   // Null once stopped. Guarded by versions_mutex_, except on the service's thread, which ends before it becomes null.
-  std::unique_ptr<OfferDesk> desk_;
+  std::unique_ptr<VersionDesk> desk_;
   std::jthread thread_;
 };
 

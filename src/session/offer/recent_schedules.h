@@ -1,5 +1,5 @@
 // The schedules that receivers asked for last, so that one that is asked for again need not be sent. The bytes of all
-// schedules in use are counted, also of those that only sessions still hold. Used by the offer desk.
+// schedules in use are counted, also of those that only sessions still hold. Used by the desk of versions.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // One walk of a stream, for all ranks of one engine: yields tensors into a window that is bounded in bytes and in
-// tensors, and goes on as the ranks take them. A full window is what pushes back on the trainer. Used by the offer
-// desk.
+// tensors, and goes on as the ranks take them. A full window is what pushes back on the trainer. Used by the desk
+// of versions.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // How a receiver progresses, by its own reports; and from that, whether a relay of a snapshot holds up the receivers
 // that take from it. A relay that is far slower than they are is as bad as a dead one, though it still answers. Used by
-// the offer desk and the relay tree.
+// the desk of versions and the relay tree.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // Sends the receivers of a publisher's snapshots to each other, by one tree for each version and schedule. Used by the
-// offer desk. Resource; one thread only.
+// desk of versions. Resource; one thread only.
 #pragma once
 
 #include <cstdint>

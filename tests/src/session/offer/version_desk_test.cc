@@ -1,5 +1,5 @@
 // The publisher's half of the protocol, without a socket.
-#include "src/session/offer/offer_desk.h"
+#include "src/session/offer/version_desk.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,28 +24,28 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-class OfferDeskTest : public ::testing::Test {
+class VersionDeskTest : public ::testing::Test {
  protected:
   using Channels = std::function<std::vector<wire::ChannelAddress>(const OfferedVersion&)>;
 
   // A desk that offers the version.
-  std::unique_ptr<OfferDesk> MakeDesk(Channels channels, std::function<double()> core_seconds,
-                                      DeskOptions options = {.name = "publisher"}) {
-    auto desk = std::make_unique<OfferDesk>(
+  std::unique_ptr<VersionDesk> MakeDesk(Channels channels, std::function<double()> core_seconds,
+                                        DeskOptions options = {.name = "publisher"}) {
+    auto desk = std::make_unique<VersionDesk>(
         std::move(options),
-        OfferDesk::Parts{.context = {.pool = pool_,
-                                     .failpoints = failpoints_,
-                                     .outbox = outbox_,
-                                     .arena = memory_,
-                                     .device = nullptr,
-                                     .ends = {},
-                                     .take_offer_ids = [](std::uint64_t) { return std::uint64_t{2}; }},
-                         .channels = std::move(channels),
-                         .core_seconds = std::move(core_seconds)});
+        VersionDesk::Parts{.context = {.pool = pool_,
+                                       .failpoints = failpoints_,
+                                       .outbox = outbox_,
+                                       .arena = memory_,
+                                       .device = nullptr,
+                                       .ends = {},
+                                       .take_offer_ids = [](std::uint64_t) { return std::uint64_t{2}; }},
+                           .channels = std::move(channels),
+                           .core_seconds = std::move(core_seconds)});
     desk->Add(version_);
     return desk;
   }
-  std::unique_ptr<OfferDesk> MakeDesk(DeskOptions options = {.name = "publisher"}) {
+  std::unique_ptr<VersionDesk> MakeDesk(DeskOptions options = {.name = "publisher"}) {
     return MakeDesk([](const OfferedVersion&) { return std::vector<wire::ChannelAddress>(); }, [] { return 0.0; },
                     std::move(options));
   }
@@ -72,8 +72,8 @@ class OfferDeskTest : public ::testing::Test {
 
 // The trainer withdraws whenever it likes, also while a receiver is being welcomed: that one either reads the version
 // until it is done, or never gets it.
-TEST_F(OfferDeskTest, AVersionThatIsWithdrawnWhileAReceiverIsWelcomedIsNotReleasedUnderIt) {
-  OfferDesk* welcoming = nullptr;
+TEST_F(VersionDeskTest, AVersionThatIsWithdrawnWhileAReceiverIsWelcomedIsNotReleasedUnderIt) {
+  VersionDesk* welcoming = nullptr;
   bool released = false;
   const auto withdraw = [&](const OfferedVersion&) {
     welcoming->Withdraw(version_);
@@ -90,7 +90,7 @@ TEST_F(OfferDeskTest, AVersionThatIsWithdrawnWhileAReceiverIsWelcomedIsNotReleas
   EXPECT_TRUE(IsReleased(*version_));
 }
 
-TEST_F(OfferDeskTest, SaysWhatServingCostSinceTheSessionBeganAndNeverLessThanNothing) {
+TEST_F(VersionDeskTest, SaysWhatServingCostSinceTheSessionBeganAndNeverLessThanNothing) {
   double core_seconds = 1;
   const auto desk =
       MakeDesk([](const OfferedVersion&) { return std::vector<wire::ChannelAddress>(); }, [&] { return core_seconds; });
@@ -105,7 +105,7 @@ TEST_F(OfferDeskTest, SaysWhatServingCostSinceTheSessionBeganAndNeverLessThanNot
   EXPECT_EQ(asked(), 0U);
 }
 
-TEST_F(OfferDeskTest, WhoHasASessionIsToldWhenThePublisherEnds) {
+TEST_F(VersionDeskTest, WhoHasASessionIsToldWhenThePublisherEnds) {
   const auto desk = MakeDesk();
   EXPECT_THAT(desk->LastWords(), IsEmpty());
   desk->Take(key_, wire::Hello{});
@@ -115,7 +115,7 @@ TEST_F(OfferDeskTest, WhoHasASessionIsToldWhenThePublisherEnds) {
   EXPECT_EQ(std::get<wire::Refused>(words.front().second).message, "the publisher has ended");
 }
 
-TEST_F(OfferDeskTest, WhoReadsAVersionThatWasWithdrawnIsRefusedInTheEnd) {
+TEST_F(VersionDeskTest, WhoReadsAVersionThatWasWithdrawnIsRefusedInTheEnd) {
   const auto desk = MakeDesk({.name = "publisher", .eviction_time = std::chrono::milliseconds(0)});
   desk->Take(key_, wire::Hello{});
   desk->Sweep();
@@ -130,7 +130,7 @@ TEST_F(OfferDeskTest, WhoReadsAVersionThatWasWithdrawnIsRefusedInTheEnd) {
   EXPECT_TRUE(IsReleased(*version_));
 }
 
-TEST_F(OfferDeskTest, WhoReadsAVersionWhoseMemoryIsNeededIsRefused) {
+TEST_F(VersionDeskTest, WhoReadsAVersionWhoseMemoryIsNeededIsRefused) {
   const auto desk = MakeDesk();
   desk->Take(key_, wire::Hello{});
   desk->Withdraw(version_);
@@ -143,7 +143,7 @@ TEST_F(OfferDeskTest, WhoReadsAVersionWhoseMemoryIsNeededIsRefused) {
   EXPECT_TRUE(IsReleased(*version_));
 }
 
-TEST_F(OfferDeskTest, OneConnectionHasAFewSessionsAndThoseThatEndedCountNoMore) {
+TEST_F(VersionDeskTest, OneConnectionHasAFewSessionsAndThoseThatEndedCountNoMore) {
   const auto desk = MakeDesk();
   const auto answer = [&](std::uint64_t session) { return desk->Take({"receiver", session}, wire::Hello{}).at(0); };
   for (std::uint64_t session = 1; session <= 4; ++session) {
@@ -155,7 +155,7 @@ TEST_F(OfferDeskTest, OneConnectionHasAFewSessionsAndThoseThatEndedCountNoMore) 
   EXPECT_TRUE(std::holds_alternative<wire::Welcome>(answer(6)));
 }
 
-TEST_F(OfferDeskTest, AConnectionThatIsEndedLosesItsSessionsAndNobodyElseDoes) {
+TEST_F(VersionDeskTest, AConnectionThatIsEndedLosesItsSessionsAndNobodyElseDoes) {
   const auto desk = MakeDesk();
   desk->Take({"receiver", 1}, wire::Hello{});
   desk->Take({"receiver", 2}, wire::Hello{});
@@ -164,7 +164,7 @@ TEST_F(OfferDeskTest, AConnectionThatIsEndedLosesItsSessionsAndNobodyElseDoes) {
   EXPECT_EQ(version_->readers(), 1);
 }
 
-TEST_F(OfferDeskTest, NamesThatCannotBePrintedAreRefused) {
+TEST_F(VersionDeskTest, NamesThatCannotBePrintedAreRefused) {
   const auto desk = MakeDesk();
   const auto refusal = [&](const std::function<void(wire::Hello&)>& change) {
     wire::Hello hello;
@@ -184,29 +184,29 @@ TEST_F(OfferDeskTest, NamesThatCannotBePrintedAreRefused) {
 }
 
 // A stream begins when all ranks of an engine have asked for it.
-class DeskOfAStreamTest : public OfferDeskTest {
+class DeskOfAStreamTest : public VersionDeskTest {
  protected:
-  std::unique_ptr<OfferDesk> MakeStreamDesk(std::chrono::milliseconds ranks_within) {
+  std::unique_ptr<VersionDesk> MakeStreamDesk(std::chrono::milliseconds ranks_within) {
     return MakeDeskOf(std::make_shared<OfferedVersion>(
                           Manifest::OfSpecs("run", 7, weights_.ToManifest().specs()),
                           [this](std::span<const std::string>) { return weights_.Stream(); }, false),
                       ranks_within);
   }
-  std::unique_ptr<OfferDesk> MakeDeskOf(const std::shared_ptr<OfferedVersion>& stream,
-                                        std::chrono::milliseconds ranks_within = std::chrono::hours(1)) {
+  std::unique_ptr<VersionDesk> MakeDeskOf(const std::shared_ptr<OfferedVersion>& stream,
+                                          std::chrono::milliseconds ranks_within = std::chrono::hours(1)) {
     return MakeDeskOf(stream, {.name = "publisher", .ranks_within = ranks_within});
   }
-  std::unique_ptr<OfferDesk> MakeDeskOf(const std::shared_ptr<OfferedVersion>& stream, DeskOptions options) {
+  std::unique_ptr<VersionDesk> MakeDeskOf(const std::shared_ptr<OfferedVersion>& stream, DeskOptions options) {
     auto desk = MakeDesk(std::move(options));
     desk->Withdraw(version_);
     desk->Add(stream);
     return desk;
   }
   static SessionKey KeyOf(std::uint32_t rank) { return {"rank " + std::to_string(rank), 1}; }
-  static void Greet(OfferDesk& desk, std::uint32_t rank, std::uint32_t ranks = 3) {
+  static void Greet(VersionDesk& desk, std::uint32_t rank, std::uint32_t ranks = 3) {
     Greet(desk, KeyOf(rank), rank, ranks);
   }
-  static void Greet(OfferDesk& desk, const SessionKey& key, std::uint32_t rank, std::uint32_t ranks) {
+  static void Greet(VersionDesk& desk, const SessionKey& key, std::uint32_t rank, std::uint32_t ranks) {
     wire::Hello hello;
     hello.engine = "engine";
     hello.attempt = 1;
@@ -214,7 +214,7 @@ class DeskOfAStreamTest : public OfferDeskTest {
     hello.ranks = ranks;
     ASSERT_TRUE(std::holds_alternative<wire::Welcome>(desk.Take(key, hello).at(0)));
   }
-  static void Ask(OfferDesk& desk, std::uint32_t rank, const Schedule& schedule = SomeSchedule(true)) {
+  static void Ask(VersionDesk& desk, std::uint32_t rank, const Schedule& schedule = SomeSchedule(true)) {
     wire::Subscribe subscribe;
     subscribe.schedule_digest = schedule.digest();
     subscribe.schedule = schedule.Encode();
@@ -323,14 +323,14 @@ class DeskOfWalksTest : public DeskOfAStreamTest {
   DeskOfWalksTest() {
     for (std::uint32_t i = 0; i < kTensors; ++i) many_.AddRandom({std::to_string(i), DType::kF32, {1}}, i);
   }
-  std::unique_ptr<OfferDesk> MakeDeskOfMany(const DeskOptions& options) {
+  std::unique_ptr<VersionDesk> MakeDeskOfMany(const DeskOptions& options) {
     return MakeDeskOf(std::make_shared<OfferedVersion>(
                           Manifest::OfSpecs("run", 7, many_.ToManifest().specs()),
                           [this](std::span<const std::string>) { return many_.Stream(); }, false),
                       options);
   }
   static SessionKey KeyOf(const std::string& engine) { return {engine, 1}; }
-  static void Begin(OfferDesk& desk, const std::string& engine) {
+  static void Begin(VersionDesk& desk, const std::string& engine) {
     wire::Hello hello;
     hello.engine = engine;
     desk.Take(KeyOf(engine), hello);
@@ -339,7 +339,7 @@ class DeskOfWalksTest : public DeskOfAStreamTest {
     EXPECT_TRUE(desk.Take(KeyOf(engine), wire::Subscribe{schedule.digest(), schedule.Encode(), {}}).empty());
   }
   // How many tensors that engine has been told of, once there are as many.
-  std::uint32_t Await(OfferDesk& desk, const std::string& engine, std::uint32_t tensors) {
+  std::uint32_t Await(VersionDesk& desk, const std::string& engine, std::uint32_t tensors) {
     for (const Deadline deadline = Soon(); came_[engine] < tensors && !deadline.Passed(); std::this_thread::yield()) {
       desk.Sweep();
       for (const auto& [key, message] : outbox_.TakeAll()) {

@@ -40,7 +40,7 @@ struct DeskOptions {
 };
 
 // Resource. Versions may be added and withdrawn on any thread; all else is for the socket's thread.
-class OfferDesk {
+class VersionDesk {
  public:
   struct Parts {
     ServeContext context;
@@ -48,7 +48,7 @@ class OfferDesk {
     std::function<std::vector<wire::ChannelAddress>(const OfferedVersion&)> channels;
     std::function<double()> core_seconds;  // what the service's threads have computed, without this desk's
   };
-  OfferDesk(DeskOptions options, const Parts& parts);
+  VersionDesk(DeskOptions options, const Parts& parts);
 
   std::chrono::milliseconds lease() const { return options_.lease; }
   void Add(std::shared_ptr<OfferedVersion> version);

@@ -1,4 +1,4 @@
-#include "src/session/offer/offer_desk.h"
+#include "src/session/offer/version_desk.h"
 
 #include <unistd.h>
 
@@ -48,25 +48,25 @@ std::vector<wire::Message> Only(wire::Message message) {
 
 }  // namespace
 
-OfferDesk::OfferDesk(DeskOptions options, const Parts& parts)
+VersionDesk::VersionDesk(DeskOptions options, const Parts& parts)
     : options_(std::move(options)),
       parts_(parts),
       window_{.bytes = options_.stream_window_bytes},
       relays_(parts.context.outbox),
       digests_(parts.context) {}
 
-void OfferDesk::Add(std::shared_ptr<OfferedVersion> version) {
+void VersionDesk::Add(std::shared_ptr<OfferedVersion> version) {
   const std::lock_guard lock(mutex_);
   versions_.push_back(std::move(version));
 }
 
-void OfferDesk::Withdraw(const std::shared_ptr<OfferedVersion>& version) {
+void VersionDesk::Withdraw(const std::shared_ptr<OfferedVersion>& version) {
   const std::lock_guard lock(mutex_);
   std::erase(versions_, version);
   version->Retire();
 }
 
-std::vector<wire::Message> OfferDesk::Take(const SessionKey& key, wire::Message message) {
+std::vector<wire::Message> VersionDesk::Take(const SessionKey& key, wire::Message message) {
   try {
     return Dispatch(key, std::move(message));
   } catch (const std::exception& error) {
@@ -74,19 +74,19 @@ std::vector<wire::Message> OfferDesk::Take(const SessionKey& key, wire::Message 
   }
 }
 
-wire::Refused OfferDesk::Refuse(const SessionKey& key, const Error& error) {
+wire::Refused VersionDesk::Refuse(const SessionKey& key, const Error& error) {
   complaints_.Warn("receiver " + NameOf(key) + ": " + error.what());
   Drop(key);
   return {error.code(), error.what()};
 }
 
-void OfferDesk::DropDeaf(const SessionKey& key) {
+void VersionDesk::DropDeaf(const SessionKey& key) {
   if (!sessions_.contains(key)) return;
   complaints_.Warn("receiver " + NameOf(key) + " takes no messages, and loses its session");
   Drop(key);
 }
 
-void OfferDesk::DropBarred(const std::string& routing_id) {
+void VersionDesk::DropBarred(const std::string& routing_id) {
   complaints_.Warn("a receiver loses its connection: too many of its messages were refused");
   const auto first = [&] { return sessions_.lower_bound({routing_id, 0}); };
   for (auto next = first(); next != sessions_.end() && next->first.routing_id == routing_id; next = first()) {
@@ -94,7 +94,7 @@ void OfferDesk::DropBarred(const std::string& routing_id) {
   }
 }
 
-std::vector<wire::Message> OfferDesk::Dispatch(const SessionKey& key, wire::Message message) {
+std::vector<wire::Message> VersionDesk::Dispatch(const SessionKey& key, wire::Message message) {
   if (auto* hello = std::get_if<wire::Hello>(&message)) return Only(OnHello(key, std::move(*hello)));
   if (std::holds_alternative<wire::StatusRequest>(message)) return {Status()};
   const auto found = sessions_.find(key);
@@ -129,7 +129,7 @@ std::vector<wire::Message> OfferDesk::Dispatch(const SessionKey& key, wire::Mess
   throw Error(ErrorCode::kInvalidArgument, "a receiver never sends '" + std::string(wire::MessageName(message)) + "'");
 }
 
-wire::StatusAnswer OfferDesk::Status() {
+wire::StatusAnswer VersionDesk::Status() {
   wire::StatusAnswer status;
   status.process = static_cast<std::uint64_t>(::getpid());
   const std::lock_guard lock(mutex_);
@@ -150,7 +150,7 @@ wire::StatusAnswer OfferDesk::Status() {
   return status;
 }
 
-std::vector<wire::ReaderStatus> OfferDesk::ReadersOf(const OfferedVersion& version) const {
+std::vector<wire::ReaderStatus> VersionDesk::ReadersOf(const OfferedVersion& version) const {
   std::vector<wire::ReaderStatus> readers;
   for (const auto& [key, session] : sessions_) {
     if (session.version().get() != &version) continue;
@@ -167,7 +167,7 @@ std::vector<wire::ReaderStatus> OfferDesk::ReadersOf(const OfferedVersion& versi
   return readers;
 }
 
-wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
+wire::Welcome VersionDesk::OnHello(const SessionKey& key, wire::Hello hello) {
   if (sessions_.contains(key)) throw Error(ErrorCode::kInvalidArgument, "'hello' twice in one session");
   CheckMaySpeak(key, hello);
   parts_.context.failpoints.Hit("answer.hello");
@@ -191,7 +191,7 @@ wire::Welcome OfferDesk::OnHello(const SessionKey& key, wire::Hello hello) {
   return welcome;
 }
 
-void OfferDesk::CheckMaySpeak(const SessionKey& key, const wire::Hello& hello) const {
+void VersionDesk::CheckMaySpeak(const SessionKey& key, const wire::Hello& hello) const {
   CheckProtocol(hello);
   CheckNames(hello);
   if (sessions_.size() >= options_.max_sessions) {
@@ -206,7 +206,7 @@ void OfferDesk::CheckMaySpeak(const SessionKey& key, const wire::Hello& hello) c
   }
 }
 
-std::shared_ptr<const VersionHold> OfferDesk::HoldVersion(const wire::Hello& hello) {
+std::shared_ptr<const VersionHold> VersionDesk::HoldVersion(const wire::Hello& hello) {
   const std::lock_guard lock(mutex_);
   for (auto version = versions_.rbegin(); version != versions_.rend(); ++version) {
     const Version& name = (*version)->manifest().version();
@@ -222,7 +222,7 @@ std::shared_ptr<const VersionHold> OfferDesk::HoldVersion(const wire::Hello& hel
                                         " is not offered here; offered: " + Offered());
 }
 
-std::string OfferDesk::Offered() const {
+std::string VersionDesk::Offered() const {
   if (versions_.empty()) return "none";
   std::string offered;
   for (auto version = versions_.rbegin(); version != versions_.rend(); ++version) {
@@ -231,7 +231,8 @@ std::string OfferDesk::Offered() const {
   return offered;
 }
 
-std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session& session, wire::Subscribe subscribe) {
+std::vector<wire::Message> VersionDesk::OnSubscribe(const SessionKey& key, Session& session,
+                                                    wire::Subscribe subscribe) {
   if (session.schedule != nullptr) throw Error(ErrorCode::kInvalidArgument, "'subscribe' twice in one session");
   CheckName("relay", subscribe.relay_endpoint);
   if (session.version()->relayed() != nullptr) return FollowRelayed(key, session, subscribe);
@@ -263,13 +264,13 @@ std::vector<wire::Message> OfferDesk::OnSubscribe(const SessionKey& key, Session
   return {};
 }
 
-void OfferDesk::OnRelayLost(const SessionKey& key, const Session& session, const wire::RelayLost& lost) {
+void VersionDesk::OnRelayLost(const SessionKey& key, const Session& session, const wire::RelayLost& lost) {
   if (session.tree == nullptr) throw Error(ErrorCode::kInvalidArgument, "'relay_lost' of one that takes from no relay");
   complaints_.Warn("receiver " + NameOf(key) + " has lost relay " + Quote(lost.relay) + ": " + Quote(lost.why));
   relays_.Lost(key, *session.tree, lost);
 }
 
-void OfferDesk::OnProgress(const SessionKey& key, Session& session, const wire::Progress& progress) {
+void VersionDesk::OnProgress(const SessionKey& key, Session& session, const wire::Progress& progress) {
   if (session.schedule == nullptr) {
     throw Error(ErrorCode::kInvalidArgument, "'progress' of one that has asked for nothing");
   }
@@ -283,8 +284,8 @@ void OfferDesk::OnProgress(const SessionKey& key, Session& session, const wire::
   }
 }
 
-std::vector<wire::Message> OfferDesk::FollowRelayed(const SessionKey& key, Session& session,
-                                                    const wire::Subscribe& subscribe) {
+std::vector<wire::Message> VersionDesk::FollowRelayed(const SessionKey& key, Session& session,
+                                                      const wire::Subscribe& subscribe) {
   RelayedChunks& relayed = *session.version()->relayed();
   if (subscribe.schedule_digest != relayed.schedule_digest()) {
     throw Error(ErrorCode::kNotFound, "the relay has the chunks of schedule " + relayed.schedule_digest().ToHex() +
@@ -295,7 +296,7 @@ std::vector<wire::Message> OfferDesk::FollowRelayed(const SessionKey& key, Sessi
   return {wire::Subscribed{session.version()->offer().id, {}, {}}};
 }
 
-std::shared_ptr<const Schedule> OfferDesk::FindSchedule(const wire::Subscribe& subscribe) {
+std::shared_ptr<const Schedule> VersionDesk::FindSchedule(const wire::Subscribe& subscribe) {
   if (std::shared_ptr<const Schedule> known = schedules_.Find(subscribe.schedule_digest)) return known;
   if (subscribe.schedule.empty()) return nullptr;
   Schedule schedule = Schedule::Decode(subscribe.schedule);
@@ -306,7 +307,7 @@ std::shared_ptr<const Schedule> OfferDesk::FindSchedule(const wire::Subscribe& s
   return schedules_.Put(subscribe.schedule_digest, std::move(schedule));
 }
 
-std::vector<std::pair<SessionKey, wire::Message>> OfferDesk::LastWords() const {
+std::vector<std::pair<SessionKey, wire::Message>> VersionDesk::LastWords() const {
   std::vector<std::pair<SessionKey, wire::Message>> words;
   for (const auto& [key, session] : sessions_) {
     words.emplace_back(key, wire::Refused{ErrorCode::kUnavailable, "the publisher has ended"});
@@ -314,7 +315,7 @@ std::vector<std::pair<SessionKey, wire::Message>> OfferDesk::LastWords() const {
   return words;
 }
 
-void OfferDesk::Sweep() {
+void VersionDesk::Sweep() {
   std::vector<SessionKey> silent;
   for (const auto& [key, session] : sessions_) {
     if (Deadline::Clock::now() - session.last_heard > options_.lease) silent.push_back(key);
@@ -331,7 +332,7 @@ void OfferDesk::Sweep() {
   StartWalksThatWait();
 }
 
-void OfferDesk::RefuseReadersOfEvicted() {
+void VersionDesk::RefuseReadersOfEvicted() {
   const auto of_evicted = [this](const auto& one) {
     const OfferedVersion& version = *one.second.version();
     return version.expired() || version.RetiredFor() > options_.eviction_time;
@@ -344,7 +345,7 @@ void OfferDesk::RefuseReadersOfEvicted() {
   }
 }
 
-std::string OfferDesk::WhyEvicted(const OfferedVersion& version) {
+std::string VersionDesk::WhyEvicted(const OfferedVersion& version) {
   const std::lock_guard lock(mutex_);
   return "version " + version.manifest().version().ToString() + " is evicted: " +
          (version.expired() ? "its memory is needed for newer ones"
@@ -353,13 +354,13 @@ std::string OfferDesk::WhyEvicted(const OfferedVersion& version) {
          "; offered: " + Offered();
 }
 
-void OfferDesk::End(const SessionKey& key) {
+void VersionDesk::End(const SessionKey& key) {
   RelayTree*& tree = sessions_.at(key).tree;
   if (tree != nullptr) std::exchange(tree, nullptr)->Finish(key);
   Drop(key);
 }
 
-void OfferDesk::Drop(const SessionKey& key) {
+void VersionDesk::Drop(const SessionKey& key) {
   const auto dropped = sessions_.extract(key);
   if (dropped.empty()) return;
   const Session& session = dropped.mapped();
@@ -371,7 +372,7 @@ void OfferDesk::Drop(const SessionKey& key) {
                                  "' has left before the stream began");
 }
 
-std::string OfferDesk::NameOf(const SessionKey& key) const {
+std::string VersionDesk::NameOf(const SessionKey& key) const {
   const auto found = sessions_.find(key);
   if (found == sessions_.end()) return "(no session)";
   return Quote(found->second.hello.engine) + " rank " + std::to_string(found->second.hello.rank);

@@ -1,5 +1,5 @@
-// OfferDesk: when the walk of a stream begins. It waits for the sessions of all ranks of an engine; those that wait in
-// vain are refused. The number of walks at once is bounded.
+// VersionDesk: when the walk of a stream begins. It waits for the sessions of all ranks of an engine; those that wait
+// in vain are refused. The number of walks at once is bounded.
 #include <algorithm>
 #include <exception>
 #include <map>
@@ -11,12 +11,12 @@
 
 #include "layercast/error.h"
 #include "src/base/as_error.h"
-#include "src/session/offer/offer_desk.h"
 #include "src/session/offer/stream_walk.h"
+#include "src/session/offer/version_desk.h"
 
 namespace layercast {
 
-void OfferDesk::StartWalkIfComplete(const Session& last) {
+void VersionDesk::StartWalkIfComplete(const Session& last) {
   std::vector<StreamReader> readers;
   std::vector<Session*> members;
   for (auto& [key, session] : sessions_) {
@@ -35,7 +35,7 @@ void OfferDesk::StartWalkIfComplete(const Session& last) {
 
 // If a rank is gone, the walk that was to begin with all ranks never will, so those that wait for it are refused. Each
 // that is refused is gone too, and is handled the same way.
-void OfferDesk::RefuseWhoWaitsFor(const Session& gone, const std::string& why) {
+void VersionDesk::RefuseWhoWaitsFor(const Session& gone, const std::string& why) {
   const auto waiting = std::ranges::find_if(
       sessions_, [&](const auto& one) { return one.second.awaits_walk() && one.second.IsOfOneReload(gone); });
   if (waiting == sessions_.end()) return;
@@ -45,7 +45,7 @@ void OfferDesk::RefuseWhoWaitsFor(const Session& gone, const std::string& why) {
 
 // A rank that has no session by now has failed before it could open one. Its engine knows that, but its other ranks do
 // not.
-void OfferDesk::RefuseWhoWaitsInVain() {
+void VersionDesk::RefuseWhoWaitsInVain() {
   const auto in_vain = [this](const auto& one) {
     const Session& waiting = one.second;
     if (!waiting.awaits_walk() || Deadline::Clock::now() - waiting.subscribed < options_.ranks_within) return false;
@@ -64,7 +64,7 @@ void OfferDesk::RefuseWhoWaitsInVain() {
 }
 
 // The ranks that have a session for the same reload of their engine.
-std::set<std::uint32_t> OfferDesk::RanksHere(const Session& of) const {
+std::set<std::uint32_t> VersionDesk::RanksHere(const Session& of) const {
   std::set<std::uint32_t> ranks;
   for (const auto& [key, session] : sessions_) {
     if (session.IsOfOneReload(of)) ranks.insert(session.hello.rank);
@@ -72,15 +72,15 @@ std::set<std::uint32_t> OfferDesk::RanksHere(const Session& of) const {
   return ranks;
 }
 
-bool OfferDesk::Session::IsOfOneReload(const Session& other) const {
+bool VersionDesk::Session::IsOfOneReload(const Session& other) const {
   return version() == other.version() && hello.engine == other.hello.engine && hello.attempt == other.hello.attempt;
 }
 
-bool OfferDesk::Session::awaits_walk() const {
+bool VersionDesk::Session::awaits_walk() const {
   return schedule != nullptr && walk == nullptr && version()->mode() == PublishMode::kStream;
 }
 
-void OfferDesk::StartWalksThatWait() {
+void VersionDesk::StartWalksThatWait() {
   if (!std::exchange(walks_wait_, false)) return;
   std::map<SessionKey, Error> failed;  // refused afterwards, because that ends sessions
   for (const auto& [key, session] : sessions_) {
@@ -99,7 +99,7 @@ void OfferDesk::StartWalksThatWait() {
 }
 
 // Drops walks that have ended, and what is left in their windows.
-void OfferDesk::DropEndedWalks() {
+void VersionDesk::DropEndedWalks() {
   std::erase_if(walks_, [this](const auto& walk) {
     const auto takes = [&](const auto& session) { return session.second.walk == walk.get(); };
     return walk->ended() && std::ranges::none_of(sessions_, takes);
