@@ -7,6 +7,9 @@
 #include <string>
 #include <utility>
 
+#include "layercast/version.h"
+#include "src/control/json_forms.h"
+
 namespace layercast {
 namespace {
 
@@ -117,7 +120,10 @@ Json WithLater(const Json& staged, const Json& later) {
 }
 
 Json MergeReports(const std::vector<Json>& reports) {
-  Json merged = reports.front();
+  // A rank that was told to give up before it knew what there is to load says less than the one that refused it.
+  const auto knows = [](const Json& report) { return VersionFromJson(report.at("version")) != Version(); };
+  const auto said = std::ranges::find_if(reports, knows);
+  Json merged = said == reports.end() ? reports.front() : *said;
   for (const char* of_one : {"served_digest", "buffers_digest", "pid", "rank"}) merged.erase(of_one);
   merged["channel"] = MergeChannels(reports);
   merged["out_of_order"] = Json::array();

@@ -76,6 +76,13 @@ TEST(RankReports, KeptLayersAreThoseOfAllStages) {
             Json({"model.embed_tokens", "model.layers.0-1.mlp", "model.layers.2-3.mlp"}));
 }
 
+TEST(RankReports, NameTheVersionThatAnyRankKnew) {
+  std::vector<ReloadReport> reports = {Over("", 0), Over("zmq", 2)};
+  reports[1].version.lineage = "run";
+  reports[1].version.step = 7;
+  EXPECT_EQ(MergeReports(JsonOf(reports)).at("version").at("step"), 7) << "rank 0 gave up before it had asked";
+}
+
 Json OfProcess(int pid, const ReloadReport& report) {
   Json json = Json::parse(report.ToJson());
   json["pid"] = pid;
