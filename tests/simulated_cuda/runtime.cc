@@ -44,7 +44,7 @@ constexpr Named kErrors[] = {
      "operation failed due to a previous error during capture"},
 };
 
-const Named& Find(cudaError_t error) {
+const Named& NamesOf(cudaError_t error) {
   for (const Named& named : kErrors) {
     if (named.error == error) return named;
   }
@@ -91,8 +91,8 @@ cudaError_t Launch(const void* kernel, const dim3& blocks, const dim3& threads, 
 
 extern "C" {
 
-const char* cudaGetErrorName(cudaError_t error) { return Find(error).name; }
-const char* cudaGetErrorString(cudaError_t error) { return Find(error).words; }
+const char* cudaGetErrorName(cudaError_t error) { return NamesOf(error).name; }
+const char* cudaGetErrorString(cudaError_t error) { return NamesOf(error).words; }
 cudaError_t cudaGetLastError() { return TakeLastError(); }
 
 cudaError_t cudaGetDeviceCount(int* count) {
