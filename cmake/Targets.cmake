@@ -4,7 +4,7 @@
 add_custom_target(core)
 
 # What compiles slowly because of its templates (JSON, command lines, test macros), and is never waited for when it runs.
-set(LAYERCAST_COLD $<$<CONFIG:Release>:-O1>)
+set(LAYERCAST_COLD $<$<CONFIG:Release>:-O1> $<$<CONFIG:RelWithDebInfo>:-O0>)
 
 # How our own sources are compiled. Those that Highway compiles for each instruction set, by including them again and again,
 # are never two at once.
@@ -62,7 +62,7 @@ function(layercast_test name)
   endif()
   target_link_libraries(${name} PRIVATE
     ${ARG_DEPENDS} layercast_test_support GTest::gmock GTest::gtest_main layercast_warnings)
-  target_compile_options(${name} PRIVATE ${LAYERCAST_COLD} $<$<CONFIG:RelWithDebInfo>:-O0>)
+  target_compile_options(${name} PRIVATE ${LAYERCAST_COLD})
   if(LAYERCAST_SANITIZE MATCHES "undefined")  # what is tested is checked for it; in the tests it costs a third of the compile time
     target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
   endif()

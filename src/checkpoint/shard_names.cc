@@ -11,9 +11,9 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kDigits = 5;  // names contain "-%05d-of-%05d"
+constexpr std::size_t kNumberDigits = 5;  // names contain "-%05d-of-%05d"
 constexpr std::string_view kOf = "-of-";
-constexpr std::size_t kNumbers = 1 + kDigits + kOf.size() + kDigits;
+constexpr std::size_t kNumbers = 1 + kNumberDigits + kOf.size() + kNumberDigits;
 
 struct ShardSet {
   std::string stem;    // "model"
@@ -34,16 +34,16 @@ std::optional<std::pair<ShardSet, int>> ReadShardName(std::string_view name) {
   const std::size_t dot = name.rfind('.');
   if (dot == name.npos || dot < kNumbers) return std::nullopt;
   const std::string_view numbers = name.substr(dot - kNumbers, kNumbers);
-  if (numbers.front() != '-' || numbers.substr(1 + kDigits, kOf.size()) != kOf) return std::nullopt;
-  const auto number = ReadDigits(numbers.substr(1, kDigits));
-  const auto count = ReadDigits(numbers.substr(kNumbers - kDigits));
+  if (numbers.front() != '-' || numbers.substr(1 + kNumberDigits, kOf.size()) != kOf) return std::nullopt;
+  const auto number = ReadDigits(numbers.substr(1, kNumberDigits));
+  const auto count = ReadDigits(numbers.substr(kNumbers - kNumberDigits));
   if (!number || !count) return std::nullopt;
   return {{{std::string(name.substr(0, dot - kNumbers)), std::string(name.substr(dot)), *count}, *number}};
 }
 
 std::string Padded(int number) {
   const std::string digits = std::to_string(number);
-  return std::string(kDigits - digits.size(), '0') + digits;
+  return std::string(kNumberDigits - digits.size(), '0') + digits;
 }
 
 }  // namespace

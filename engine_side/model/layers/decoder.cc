@@ -12,7 +12,7 @@
 namespace layercast {
 namespace {
 
-constexpr std::array<SkipRule, 4> kSkipRules = {
+constexpr std::array<SkipRule, 4> kRulesOfDecoders = {
     {{"rotary_emb.inv_freq", "rotary_emb.inv_freq is computed, not loaded"},
      {"rotary_pos_emb.inv_freq", "rotary_pos_emb.inv_freq is computed, not loaded"},
      {"rotary_emb.cos_cached", "rotary_emb.cos_cached is computed, not loaded"},
@@ -51,7 +51,7 @@ void DecoderLayer::AddNorm(const std::string& name) {
 DecoderForCausalLM::DecoderForCausalLM(std::string architecture, const LayerContext& context, const ModelConfig& config,
                                        const MakeLayer& make_layer, const DecoderOptions& options)
     : Module(std::move(architecture)),
-      skip_rules_(kSkipRules.begin(), kSkipRules.end()),
+      skip_rules_(kRulesOfDecoders.begin(), kRulesOfDecoders.end()),
       options_(options),
       dtype_(context.dtype),
       vocab_size_(config.vocab_size),

@@ -14,13 +14,13 @@ constexpr std::string_view kZeroPointsOfQueries = "zero points of queries, which
 constexpr std::string_view kZeroPoints = "zero points of a key/value cache, which has none here";
 constexpr std::string_view kNotHeld = "scales of a key/value cache, which this engine does not have";
 // The first kAlways rules hold for every engine, the others only for an engine that holds no such scales.
-constexpr std::array<SkipRule, 7> kSkipRules = {{{"q_scale", kOfQueries},
-                                                 {"q_zero_point", kZeroPointsOfQueries},
-                                                 {"k_zero_point", kZeroPoints},
-                                                 {"v_zero_point", kZeroPoints},
-                                                 {kKeyScale, kNotHeld},
-                                                 {kValueScale, kNotHeld},
-                                                 {kKeyValueScale, kNotHeld}}};
+constexpr std::array<SkipRule, 7> kRulesOfScales = {{{"q_scale", kOfQueries},
+                                                     {"q_zero_point", kZeroPointsOfQueries},
+                                                     {"k_zero_point", kZeroPoints},
+                                                     {"v_zero_point", kZeroPoints},
+                                                     {kKeyScale, kNotHeld},
+                                                     {kValueScale, kNotHeld},
+                                                     {kKeyValueScale, kNotHeld}}};
 constexpr std::size_t kAlways = 4;
 
 }  // namespace
@@ -51,7 +51,7 @@ std::vector<PlacedPiece> KvCacheScales::Place(std::string_view name, std::string
 }
 
 std::span<const SkipRule> KvCacheScales::skip_rules() const {
-  return std::span(kSkipRules).first(parameters().empty() ? kSkipRules.size() : kAlways);
+  return std::span(kRulesOfScales).first(parameters().empty() ? kRulesOfScales.size() : kAlways);
 }
 
 }  // namespace layercast

@@ -26,22 +26,22 @@ Box MakeBox(const Shape& begin, const Shape& extent) {
   return box;
 }
 
-PlacedPiece Piece(Box source, Box destination, ElementOrder order = {}) {
+PlacedPiece PieceOf(Box source, Box destination, ElementOrder order = {}) {
   return {.parameter = 2, .source = source, .destination = destination, .shard_id = "q", .order = order};
 }
 
 std::vector<Placed> Pieces() {
   return {
-      {"rows", {7, 5}, {9, 5}, Piece(MakeBox({2, 0}, {4, 5}), MakeBox({5, 0}, {4, 5}))},
-      {"columns", {7, 5}, {7, 3}, Piece(MakeBox({0, 1}, {7, 3}), MakeBox({0, 0}, {7, 3}))},
-      {"of a stack", {7, 5}, {3, 7, 5}, Piece(MakeBox({0, 0}, {7, 5}), MakeBox({1, 0, 0}, {1, 7, 5}))},
-      {"squeezed", {6, 1, 4}, {8, 4}, Piece(MakeBox({1, 0, 0}, {5, 1, 4}), MakeBox({2, 0}, {5, 4}))},
-      {"transposed", {6, 7}, {7, 6}, Piece(MakeBox({1, 2}, {5, 3}), MakeBox({3, 0}, {3, 5}), {true, false})},
-      {"transposed, a row", {6, 7}, {7, 6}, Piece(MakeBox({1, 2}, {1, 3}), MakeBox({3, 4}, {3, 1}), {true, false})},
+      {"rows", {7, 5}, {9, 5}, PieceOf(MakeBox({2, 0}, {4, 5}), MakeBox({5, 0}, {4, 5}))},
+      {"columns", {7, 5}, {7, 3}, PieceOf(MakeBox({0, 1}, {7, 3}), MakeBox({0, 0}, {7, 3}))},
+      {"of a stack", {7, 5}, {3, 7, 5}, PieceOf(MakeBox({0, 0}, {7, 5}), MakeBox({1, 0, 0}, {1, 7, 5}))},
+      {"squeezed", {6, 1, 4}, {8, 4}, PieceOf(MakeBox({1, 0, 0}, {5, 1, 4}), MakeBox({2, 0}, {5, 4}))},
+      {"transposed", {6, 7}, {7, 6}, PieceOf(MakeBox({1, 2}, {5, 3}), MakeBox({3, 0}, {3, 5}), {true, false})},
+      {"transposed, a row", {6, 7}, {7, 6}, PieceOf(MakeBox({1, 2}, {1, 3}), MakeBox({3, 4}, {3, 1}), {true, false})},
       {"transposed in a stack",
        {4, 6, 7},
        {2, 7, 6},
-       Piece(MakeBox({1, 0, 2}, {2, 6, 3}), MakeBox({0, 3, 0}, {2, 3, 6}), {true, false})},
+       PieceOf(MakeBox({1, 0, 2}, {2, 6, 3}), MakeBox({0, 3, 0}, {2, 3, 6}), {true, false})},
   };
 }
 
@@ -106,7 +106,7 @@ TEST(CutPiece, AtAnyBordersFillsWhatThePieceFills) {
 
 TEST(CutPiece, WhatTakesTurnsIsCutAlongOtherAxesAlone) {
   const Shape shape = {4, 6, 8};
-  const Placed stack{"experts", shape, {4, 8, 6}, Piece(Box::Whole(shape), Box::Whole({4, 8, 6}), {true, true})};
+  const Placed stack{"experts", shape, {4, 8, 6}, PieceOf(Box::Whole(shape), Box::Whole({4, 8, 6}), {true, true})};
   std::vector<float> values(4 * 6 * 8);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
   const std::vector<float> whole = Copied(stack, values, {Box::Whole(shape)});
@@ -119,7 +119,7 @@ TEST(CutPiece, WhatTakesTurnsIsCutAlongOtherAxesAlone) {
 }
 
 TEST(CutPiece, OneThatChangesItsShapeComesWholeOrNotAtAll) {
-  const PlacedPiece piece = Piece(Box::Whole({6, 4}), Box::Whole({2, 3, 4}));
+  const PlacedPiece piece = PieceOf(Box::Whole({6, 4}), Box::Whole({2, 3, 4}));
   EXPECT_TRUE(CutPiece(piece, Box::Whole({6, 4})));
   EXPECT_FALSE(CutPiece(piece, Box::Slice({6, 4}, 0, 3, 0)));
   EXPECT_THAT(ErrorOf([&] { CutPiece(piece, Box::Slice({6, 4}, 0, 0, 3)); }, ErrorCode::kUnsupported),

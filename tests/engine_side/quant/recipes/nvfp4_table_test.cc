@@ -10,16 +10,16 @@
 namespace layercast {
 namespace {
 
-float Bf16(std::uint32_t bits) { return std::bit_cast<float>(bits << 16); }
+float OfTopHalf(std::uint32_t bits) { return std::bit_cast<float>(bits << 16); }
 
 // Every weight that a block of any scale may have, for the amax whose bits these are.
 void ExpectTheCodesOfTheArithmetic(std::uint32_t amax_bits) {
-  const Nvfp4Table table(Nvfp4GlobalFactor(Bf16(amax_bits)));
+  const Nvfp4Table table(Nvfp4GlobalFactor(OfTopHalf(amax_bits)));
   ASSERT_EQ(table.min_code, 8);
   ASSERT_EQ(CodeByTable(table, 0, 0xbf80), 0);
   for (std::uint8_t scale = table.min_code; scale < 127; ++scale) {
-    for (std::uint32_t bits = 0; Bf16(bits) * table.factor[scale] <= 6.375F * 1.0001F; ++bits) {
-      const std::uint8_t expected = EncodeE2M1(-Bf16(bits) * table.factor[scale]);
+    for (std::uint32_t bits = 0; OfTopHalf(bits) * table.factor[scale] <= 6.375F * 1.0001F; ++bits) {
+      const std::uint8_t expected = EncodeE2M1(-OfTopHalf(bits) * table.factor[scale]);
       ASSERT_EQ(CodeByTable(table, scale, static_cast<std::uint16_t>(bits | 0x8000)), expected)
           << amax_bits << ' ' << int{scale} << ' ' << bits;
     }

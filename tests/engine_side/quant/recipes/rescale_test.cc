@@ -46,12 +46,12 @@ TEST(Rescale, IsTheCodeOfTheQuotientOrNothing) {
 TEST(RescaleNvfp4, MultipliesByTheQuotientOfTheScales) {
   WorkerPool pool(1);
   constexpr std::uint8_t kHalf = 1, kOne = 2, kFour = 6;
-  struct Case {
+  struct Between {
     float from, to, scale;
     std::uint8_t expected;
   };
-  for (const Case& one :
-       {Case{0x1.788886p-4F, 0x1.f60b5ep-4F, 60.0F, kHalf}, Case{0x1.2fdc74p-6F, 0x1.187cbap-5F, 36.0F, kOne}}) {
+  for (const Between& one :
+       {Between{0x1.788886p-4F, 0x1.f60b5ep-4F, 60.0F, kHalf}, Between{0x1.2fdc74p-6F, 0x1.187cbap-5F, 36.0F, kOne}}) {
     std::array<std::uint8_t, 8> codes{kFour | kHalf << 4U};
     std::array<std::uint8_t, 1> scale{EncodeE4M3(one.scale)};
     RescaleNvfp4(codes, scale, one.from, one.to, pool);
