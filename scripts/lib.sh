@@ -1,4 +1,4 @@
-# What scripts/test and scripts/demo share: numbered steps with their times, and the build. Sourced, not run.
+# What scripts/test, scripts/demo and others share: steps with their times, the build, its tests. Sourced, not run.
 
 steps_done=()
 
@@ -45,4 +45,12 @@ build() { # preset [target...]
   # With ccache, precompiled headers hit only where it may look past their macros and times.
   CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros} \
     cmake --build --preset "$preset" -j "$(compile_jobs)" ${1:+--target "$@"}
+}
+
+test_preset() { # preset [test preset]
+  local wrapper=() tests="build/$1/Testing"
+  # ThreadSanitizer cannot map its shadow where the kernel randomizes addresses widely.
+  if [[ $1 == tsan* ]] && setarch -R true 2>/dev/null; then wrapper=(setarch -R); fi
+  rm -f "$tests"/Temporary/LastTest*.log*
+  "${wrapper[@]}" ctest --preset "${2:-$1}"
 }
