@@ -1,5 +1,5 @@
-// Checks a walk against the specs, and the parts, that were declared for it: each tensor must come exactly once. Used
-// by snapshots.
+// Checks a walk against the specs, and the parts, that were declared for it: each tensor, and each part of one, must
+// come exactly once. Used by snapshots; of streams, what is declared.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,15 @@
 #include <vector>
 
 #include "layercast/publisher.h"
+#include "src/tensor/manifest/manifest_layout.h"
 
 namespace layercast {
 
 // Throws kInvalidArgument unless there is a part for each spec, or none at all.
 void CheckOnePartEach(const Weights& weights);
+
+// Throws kInvalidArgument if two parts of one tensor have an element in common.
+void CheckPartsAreApart(const ManifestLayout& layout);
 
 // Without declared specs, everything may come. Resource; one thread only. The weights outlive it.
 class DeclaredWeights {
@@ -26,14 +30,17 @@ class DeclaredWeights {
   void CheckEnd();
 
  private:
-  const TensorSpec& Take(const std::string& name);
+  // The number of the spec that the tensor was declared by.
+  std::size_t Take(const NamedTensor& named);
+  bool IsPartOf(std::size_t spec, const NamedTensor& named) const;
   void AwaitRest();
 
   const std::vector<TensorSpec>& specs_;
   const std::vector<std::optional<TensorPart>>& parts_;  // of each spec; empty: they are learnt from the walk
   std::size_t in_order_ = 0;                             // how many have come in the declared order
   bool looks_up_ = false;
-  std::unordered_map<std::string_view, const TensorSpec*> awaited_;  // filled once names have to be looked up
+  // By name, of several parts of a tensor each: specs that have not come. Filled once names have to be looked up.
+  std::unordered_multimap<std::string_view, std::size_t> awaited_;
 };
 
 }  // namespace layercast

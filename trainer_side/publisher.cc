@@ -190,6 +190,7 @@ class Publisher::Impl {
       throw Error(ErrorCode::kInvalidArgument, "a stream needs its tensors' specs beforehand: engines plan with them");
     }
     auto layout = ManifestLayout::Of(LaidOut(weights), options.part.ranks != 1, last_layout_);
+    CheckPartsAreApart(*layout);
     auto state = std::make_shared<PublishedVersion::State>();
     state->service = &service_;
     state->offered = std::make_shared<OfferedVersion>(

@@ -26,8 +26,9 @@ struct LAYERCAST_PUBLIC Weights {
   // The specs of exactly the tensors that a walk yields, in any order. They may be empty for a snapshot, which learns
   // them as it walks.
   std::vector<TensorSpec> specs;
-  // For each spec, the part of its tensor that it describes; empty: all specs are of whole tensors. A walk yields the
-  // same parts (NamedTensor::part). May be empty for a snapshot whose specs are.
+  // For each spec, the part of its tensor that it describes; empty: all specs are of whole tensors. Several specs may
+  // be parts of one tensor, which begin at different offsets and share no element. A walk yields the same parts, in any
+  // order (NamedTensor::part). May be empty for a snapshot whose specs are.
   std::vector<std::optional<TensorPart>> parts{};
   // Starts a walk: in the order of the names in `order`, which only a source that gives tensors by name can do, or, if
   // there are none, in the source's own. Called once for a snapshot, and for a stream once for each engine that takes
@@ -141,9 +142,9 @@ class LAYERCAST_PUBLIC Publisher {
   // must be complete when a walk yields it, for Publish waits for none of the trainer's CUDA streams.
   // Throws kCorrupt, naming tensor and index, on NaN or infinity; kInvalidArgument on a lineage or a run that is not
   // UTF-8 without control characters, of at most 1024 bytes, a config that is too long, a step that is not newer than
-  // the lineage's last, a repeated name, a part that leaves its tensor, a tensor without bytes, or no tensor;
-  // kFailedPrecondition if the walk of a Publish calls it; kUnsupported on a tensor in device memory if the build has
-  // no CUDA, or if it is borrowed and a channel does not reach it.
+  // the lineage's last, a repeated name (but for parts of a tensor that are apart), a part that leaves its tensor, a
+  // tensor without bytes, or no tensor; kFailedPrecondition if the walk of a Publish calls it; kUnsupported on a tensor
+  // in device memory if the build has no CUDA, or if it is borrowed and a channel does not reach it.
   PublishedVersion Publish(const PublishOptions& options, Weights weights);
 
  private:

@@ -52,4 +52,11 @@ std::string Describe(const Shape& shape, const TensorPart& part) {
   return text + "] of " + ToString(part.whole);
 }
 
+std::string DescribePart(const NamedTensor& named) {
+  const std::string name = "'" + named.name + "'";
+  const bool fits =
+      named.part && PartProblem({named.name, named.tensor.dtype, named.tensor.shape}, *named.part).empty();
+  return fits ? name + " " + Describe(named.tensor.shape, *named.part) : name;
+}
+
 }  // namespace layercast

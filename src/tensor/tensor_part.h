@@ -19,5 +19,7 @@ void CheckYielded(const TensorSpec& spec, const std::optional<TensorPart>& decla
 
 // The part in words, for a part of this shape: "[8:16, 0:32] of [64, 32]".
 std::string Describe(const Shape& shape, const TensorPart& part);
+// "'lm_head.weight'", or "'lm_head.weight' [8:16, 0:32] of [64, 32]".
+std::string DescribePart(const NamedTensor& named);
 
 }  // namespace layercast

@@ -98,6 +98,52 @@ TEST(Snapshot, RefusesAnotherPartThanWasDeclared) {
   EXPECT_THAT(RefusalOfPart({first, second}, first), HasSubstr("1 specs and 2 parts"));
 }
 
+// Several parts of one tensor, each of 4 of 16 elements.
+NamedTensor PartFrom(std::int64_t offset) {
+  NamedTensor tensor = Tensor("a");
+  tensor.part = TensorPart{.whole = {16}, .offsets = {offset}};
+  return tensor;
+}
+
+std::string RefusalOfParts(const std::vector<std::int64_t>& declared, const std::vector<std::int64_t>& yielded) {
+  WorkerPool pool(1);
+  HostMemory memory;
+  DeviceTensors device(OpenCudaStream, pool);
+  std::vector<NamedTensor> tensors;
+  for (const std::int64_t offset : yielded) tensors.push_back(PartFrom(offset));
+  Weights weights = Weights::Once({}, MakeWeightsIterator(std::move(tensors)));
+  weights.borrowed = true;
+  for (const std::int64_t offset : declared) {
+    weights.specs.push_back({"a", DType::kF32, {4}});
+    weights.parts.push_back(PartFrom(offset).part);
+  }
+  try {
+    TakeSnapshot({.lineage = "run", .step = 1, .part = {0, 2}}, weights, nullptr,
+                 {.host = memory, .device = device, .pool = pool});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(Snapshot, TakesSeveralPartsOfATensorInAnyOrder) {
+  EXPECT_EQ(RefusalOfParts({}, {8, 0}), "none");
+  EXPECT_EQ(RefusalOfParts({0, 8, 12}, {0, 8, 12}), "none");
+  EXPECT_EQ(RefusalOfParts({0, 8, 12}, {8, 12, 0}), "none");
+}
+
+TEST(Snapshot, RefusesPartsOfATensorThatComeTwiceOrMeet) {
+  EXPECT_EQ(RefusalOfParts({0, 8}, {0, 0}),
+            "'a': the source declared a part at [8] of [16], and yielded a part at [0] of [16]");
+  EXPECT_EQ(RefusalOfParts({0, 8, 12}, {8, 8, 0}),
+            "'a' [8:12] of [16] was yielded without being declared, or yielded twice");
+  EXPECT_EQ(RefusalOfParts({0, 8}, {0}), "the walk ended without 'a', which was declared");
+  EXPECT_THAT(RefusalOfParts({}, {8, 8}), HasSubstr("have the same name 'a' and begin at the same [8]"));
+  EXPECT_EQ(RefusalOfParts({}, {8, 6}),
+            "'a': [6:10] of [16] and [8:12] of [16] are both published: expected every element once");
+}
+
 TEST(Snapshot, RefusesWhatIsNotDeclaredOrComesTwice) {
   const auto b = Tensor("b", {2, 2});
   EXPECT_THAT(Refusal(kDeclared, {Tensor("a"), Tensor("x")}),

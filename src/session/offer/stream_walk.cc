@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "layercast/error.h"
@@ -99,14 +101,14 @@ void StreamWalk::Fail(const Error& error) {
 std::vector<std::string> StreamWalk::Order() const {
   std::vector<std::string> names;
   if (!version_->layer_order()) return names;
-  std::vector<bool> listed(version_->manifest().size());
+  std::unordered_set<std::string_view> listed;  // of several parts of a tensor, the name once
   const auto list = [&](std::uint32_t tensor) {
-    if (listed[tensor]) return;
-    listed[tensor] = true;
-    names.push_back(version_->manifest().entry(tensor).spec.name);
+    const std::string& name = version_->manifest().entry(tensor).spec.name;
+    if (listed.insert(name).second) names.push_back(name);
   };
   for (const Region& region : readers_.front().schedule->regions()) list(region.tensor);
-  for (std::uint32_t tensor = 0; tensor < listed.size(); ++tensor) list(tensor);  // what that schedule does not have
+  const auto tensors = static_cast<std::uint32_t>(version_->manifest().size());
+  for (std::uint32_t tensor = 0; tensor < tensors; ++tensor) list(tensor);  // what that schedule does not have
   return names;
 }
 
@@ -126,7 +128,9 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
   };
   while (std::optional<NamedTensor> named = next()) {
     const std::uint32_t tensor = Declared(*named);
-    if (yielded[tensor]) throw Error(ErrorCode::kInvalidArgument, "the source yielded '" + named->name + "' twice");
+    if (yielded[tensor]) {
+      throw Error(ErrorCode::kInvalidArgument, "the source yielded " + DescribePart(*named) + " twice");
+    }
     yielded[tensor] = true;
     if (!MakeRoom(static_cast<std::uint64_t>(manifest.entry(tensor).spec.num_bytes()), stop)) return;
     Send(++sequence, tensor, *named);
@@ -137,9 +141,10 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
 
 // Its number in the manifest. Throws kInvalidArgument unless it is as it was declared, and has its bytes.
 std::uint32_t StreamWalk::Declared(const NamedTensor& named) const {
-  const std::int64_t tensor = version_->manifest().Find(named.name);
+  const std::int64_t tensor = version_->manifest().Find(named.name, named.part);
   if (tensor < 0) {
-    throw Error(ErrorCode::kInvalidArgument, "the source yielded '" + named.name + "', which it did not declare");
+    throw Error(ErrorCode::kInvalidArgument,
+                "the source yielded " + DescribePart(named) + ", which it did not declare");
   }
   const Manifest::Entry declared = version_->manifest().entry(static_cast<std::uint32_t>(tensor));
   const TensorSpec& spec = declared.spec;

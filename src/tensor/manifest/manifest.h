@@ -78,8 +78,11 @@ class Manifest {
            std::views::transform([this](std::uint32_t index) { return entry(index); });
   }
   std::vector<TensorSpec> specs() const;  // in the manifest's order
-  // The index of the tensor called `name`, or -1.
+  // As ManifestLayout's.
   std::int64_t Find(std::string_view name) const { return layout_->Find(name); }
+  std::int64_t Find(std::string_view name, const std::optional<TensorPart>& part) const {
+    return layout_->Find(name, part);
+  }
   std::uint64_t total_bytes() const { return layout_->total_bytes(); }  // of a part of a tensor, that part's
   // Which of the version's manifests this is, if several publishers have one each.
   const VersionPart& part() const { return part_; }

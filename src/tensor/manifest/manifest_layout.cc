@@ -40,6 +40,8 @@ std::uint64_t CheckSpec(std::size_t index, const TensorSpec& spec) {
   return 0;
 }
 
+Shape OffsetsOf(const LaidOutTensor& tensor) { return tensor.part ? tensor.part->offsets : Shape(); }
+
 std::vector<std::uint32_t> AsListed(std::size_t count) {
   std::vector<std::uint32_t> order(count);
   std::iota(order.begin(), order.end(), 0U);
@@ -97,21 +99,51 @@ void ManifestLayout::Check() {
 }
 
 void ManifestLayout::IndexNames() {
-  const auto name = [&](std::uint32_t index) -> std::string_view { return tensors_[index].spec.name; };
   by_name_ = AsListed(tensors_.size());
-  std::ranges::sort(by_name_, {}, name);
-  const auto repeated = std::ranges::adjacent_find(by_name_, {}, name);
-  if (repeated != by_name_.end()) {
-    throw Error(ErrorCode::kInvalidArgument, "manifest: tensors " + std::to_string(repeated[0]) + " and " +
-                                                 std::to_string(repeated[1]) + " have the same name " +
-                                                 Quote(name(repeated[0])));
+  std::ranges::sort(by_name_, [this](std::uint32_t a, std::uint32_t b) {
+    const int names = tensors_[a].spec.name.compare(tensors_[b].spec.name);
+    if (names != 0) return names < 0;
+    return std::pair(OffsetsOf(tensors_[a]), a) < std::pair(OffsetsOf(tensors_[b]), b);
+  });
+  for (std::size_t i = 1; i < by_name_.size(); ++i) CheckNeighbours(by_name_[i - 1], by_name_[i]);
+}
+
+// One publisher may hold several parts of a tensor, each once.
+void ManifestLayout::CheckNeighbours(std::uint32_t first, std::uint32_t second) const {
+  const LaidOutTensor& a = tensors_[first];
+  const LaidOutTensor& b = tensors_[second];
+  if (a.spec.name != b.spec.name) return;
+  std::string problem;
+  if (!a.part || !b.part || a.part->offsets == b.part->offsets) {
+    problem = " have the same name " + Quote(a.spec.name);
+    if (a.part && b.part) problem += " and begin at the same " + ToString(a.part->offsets);
+  } else if (a.spec.dtype != b.spec.dtype || a.part->whole != b.part->whole) {
+    problem = " are parts of " + Quote(a.spec.name) + ": expected the same whole, got " +
+              layercast::Describe(a.spec.dtype, a.part->whole) + " and " +
+              layercast::Describe(b.spec.dtype, b.part->whole);
   }
+  if (problem.empty()) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "manifest: tensors " + std::to_string(first) + " and " + std::to_string(second) + problem);
+}
+
+std::span<const std::uint32_t> ManifestLayout::FindAll(std::string_view name) const {
+  const auto found = std::ranges::equal_range(
+      by_name_, name, {}, [this](std::uint32_t index) -> std::string_view { return tensors_[index].spec.name; });
+  return {found.begin(), found.end()};
 }
 
 std::int64_t ManifestLayout::Find(std::string_view name) const {
-  const auto of = [&](std::uint32_t index) -> std::string_view { return tensors_[index].spec.name; };
-  const auto found = std::ranges::lower_bound(by_name_, name, {}, of);
-  return found != by_name_.end() && of(*found) == name ? std::int64_t{*found} : -1;
+  const auto found = FindAll(name);
+  return found.empty() ? -1 : std::int64_t{found.front()};
+}
+
+std::int64_t ManifestLayout::Find(std::string_view name, const std::optional<TensorPart>& part) const {
+  const auto found = FindAll(name);
+  if (found.size() <= 1 || !part) return found.empty() ? -1 : std::int64_t{found.front()};
+  const auto at = std::ranges::lower_bound(
+      found, part->offsets, {}, [this](std::uint32_t index) -> const Shape& { return tensors_[index].part->offsets; });
+  return at != found.end() && tensors_[*at].part->offsets == part->offsets ? std::int64_t{*at} : -1;
 }
 
 }  // namespace layercast

@@ -29,7 +29,8 @@ struct LaidOutTensor {
 class ManifestLayout {
  public:
   // `shared` says that other publishers have tensors of the version too, so that tensors may be parts. A part that is
-  // all of its tensor is dropped. Throws kInvalidArgument on a repeated name, and on what MANIFEST.md does not allow.
+  // all of its tensor is dropped. Throws kInvalidArgument on a name that is repeated but for parts that begin
+  // elsewhere, and on what MANIFEST.md does not allow. Whether parts overlap is seen where those of all publishers are.
   ManifestLayout(std::vector<LaidOutTensor> tensors, bool shared);
   // Returns `known` if that is such a layout, and otherwise a new one. Throws what the constructor throws.
   static std::shared_ptr<const ManifestLayout> Of(std::vector<LaidOutTensor> tensors, bool shared,
@@ -37,9 +38,12 @@ class ManifestLayout {
 
   const std::vector<LaidOutTensor>& tensors() const { return tensors_; }
   bool shared() const { return shared_; }
-  // The index of the tensor called `name`, or -1.
+  // The index of the tensor called `name`, of the first of several parts of it, or -1.
   std::int64_t Find(std::string_view name) const;
-  std::span<const std::uint32_t> by_name() const { return by_name_; }  // the tensors' indices, sorted by name
+  // The same, but of several parts of it the one that begins where `part` does.
+  std::int64_t Find(std::string_view name, const std::optional<TensorPart>& part) const;
+  // The tensors' indices, sorted by name; several parts of one tensor by where they begin.
+  std::span<const std::uint32_t> by_name() const { return by_name_; }
   std::uint64_t total_bytes() const { return total_bytes_; }
 
   // The layout's bytes, as MANIFEST.md specifies them, and their digest.
@@ -52,6 +56,8 @@ class ManifestLayout {
   void Check();  // also adds up total_bytes_
   void CheckPart(std::size_t index, LaidOutTensor& tensor) const;
   void IndexNames();
+  void CheckNeighbours(std::uint32_t first, std::uint32_t second) const;
+  std::span<const std::uint32_t> FindAll(std::string_view name) const;
 
   std::vector<LaidOutTensor> tensors_;
   const bool shared_;

@@ -5,29 +5,40 @@
 
 namespace layercast::testing {
 
-std::optional<Box> RowsOf(const TensorSpec& spec, int rank, int ranks) {
+std::vector<Box> RowsOf(const TensorSpec& spec, int rank, int ranks) {
   const std::int64_t chunk = (spec.shape[0] + ranks - 1) / ranks;
   const std::int64_t first = std::min(chunk * rank, spec.shape[0]);
-  return Box::Slice(spec.shape, 0, first, std::min(chunk, spec.shape[0] - first));
+  return {Box::Slice(spec.shape, 0, first, std::min(chunk, spec.shape[0] - first))};
 }
 
-std::optional<Box> ColumnsAndRows(const TensorSpec& spec, int rank, int ranks) {
+std::vector<Box> ColumnsAndRows(const TensorSpec& spec, int rank, int ranks) {
   const bool reads = spec.name.find("o_proj") != std::string::npos || spec.name.find("down_proj") != std::string::npos;
   if (spec.shape.size() == 1 && spec.name.find("bias") == std::string::npos) {
-    return rank == 0 ? std::optional(Box::Whole(spec.shape)) : std::nullopt;
+    return rank == 0 ? std::vector{Box::Whole(spec.shape)} : std::vector<Box>();
   }
   const std::size_t axis = reads ? spec.shape.size() - 1 : 0;
   const std::int64_t size = spec.shape[axis];
-  return Box::Slice(spec.shape, axis, size * rank / ranks, size * (rank + 1) / ranks - size * rank / ranks);
+  return {Box::Slice(spec.shape, axis, size * rank / ranks, size * (rank + 1) / ranks - size * rank / ranks)};
 }
 
-std::optional<Box> WholeByTurns(const TensorSpec& spec, int rank, int ranks) {
+std::vector<Box> WholeByTurns(const TensorSpec& spec, int rank, int ranks) {
   const bool mine =
       std::hash<std::string>()(spec.name) % static_cast<std::size_t>(ranks) == static_cast<std::size_t>(rank);
-  return mine ? std::optional(Box::Whole(spec.shape)) : std::nullopt;
+  return mine ? std::vector{Box::Whole(spec.shape)} : std::vector<Box>();
 }
 
-std::optional<Box> Quarters(const TensorSpec& spec, int rank, int /*ranks*/) {
+std::vector<Box> RunsOfRows(const TensorSpec& spec, int rank, int ranks) {
+  std::vector<Box> runs;
+  const int all = 3 * ranks;
+  for (int run = rank; run < all; run += ranks) {
+    for (const Box& box : RowsOf(spec, run, all)) {
+      if (box.num_elements() != 0 || run == rank) runs.push_back(box);
+    }
+  }
+  return runs;
+}
+
+std::vector<Box> Quarters(const TensorSpec& spec, int rank, int /*ranks*/) {
   if (spec.shape.size() < 2) return WholeByTurns(spec, rank, 4);
   Box box = Box::Whole(spec.shape);
   const std::size_t last = spec.shape.size() - 1;
@@ -36,15 +47,13 @@ std::optional<Box> Quarters(const TensorSpec& spec, int rank, int /*ranks*/) {
     box.begin[axis] = half == 0 ? 0 : cut;
     box.extent[axis] = half == 0 ? cut : spec.shape[axis] - cut;
   }
-  return box;
+  return {box};
 }
 
 const std::vector<ShardCase>& ShardCases() {
-  static const std::vector<ShardCase> cases = {{"Rows2", RowsOf, 2},
-                                               {"Rows3", RowsOf, 3},
-                                               {"ColumnsAndRows2", ColumnsAndRows, 2},
-                                               {"Whole2", WholeByTurns, 2},
-                                               {"Quarters", Quarters, 4}};
+  static const std::vector<ShardCase> cases = {
+      {"Rows2", RowsOf, 2},        {"Rows3", RowsOf, 3},     {"ColumnsAndRows2", ColumnsAndRows, 2},
+      {"Whole2", WholeByTurns, 2}, {"Runs2", RunsOfRows, 2}, {"Quarters", Quarters, 4}};
   return cases;
 }
 
@@ -79,17 +88,17 @@ layercast::Weights ShardOf(const Weights& weights, const ShardLayout& layout, in
   std::vector<std::optional<TensorPart>> parts;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const TensorSpec& spec = weights.spec(i);
-    const std::optional<Box> box = layout(spec, rank, ranks);
-    if (!box) continue;
-    auto bytes = std::make_shared<const std::vector<std::byte>>(Slice(weights, i, *box));
-    const Shape shape(box->extent.begin(), box->extent.begin() + box->rank);
-    tensors.push_back(
-        {.name = spec.name,
-         .tensor = {.dtype = spec.dtype, .shape = shape, .data = bytes->data(), .device = {}},
-         .owner = bytes,
-         .part = TensorPart{.whole = spec.shape, .offsets = {box->begin.begin(), box->begin.begin() + box->rank}}});
-    specs.push_back({spec.name, spec.dtype, shape});
-    parts.push_back(tensors.back().part);
+    for (const Box& box : layout(spec, rank, ranks)) {
+      auto bytes = std::make_shared<const std::vector<std::byte>>(Slice(weights, i, box));
+      const Shape shape(box.extent.begin(), box.extent.begin() + box.rank);
+      tensors.push_back(
+          {.name = spec.name,
+           .tensor = {.dtype = spec.dtype, .shape = shape, .data = bytes->data(), .device = {}},
+           .owner = bytes,
+           .part = TensorPart{.whole = spec.shape, .offsets = {box.begin.begin(), box.begin.begin() + box.rank}}});
+      specs.push_back({spec.name, spec.dtype, shape});
+      parts.push_back(tensors.back().part);
+    }
   }
   return layercast::Weights::Once(std::move(specs), MakeWeightsIterator(std::move(tensors)), std::move(parts));
 }

@@ -15,17 +15,19 @@
 
 namespace layercast::testing {
 
-// What of a tensor a trainer's rank holds, if anything.
-using ShardLayout = std::function<std::optional<Box>(const TensorSpec& spec, int rank, int ranks)>;
+// The parts of a tensor that a trainer's rank holds, if any.
+using ShardLayout = std::function<std::vector<Box>(const TensorSpec& spec, int rank, int ranks)>;
 
-std::optional<Box> RowsOf(const TensorSpec& spec, int rank, int ranks);  // as FSDP2 shards
+std::vector<Box> RowsOf(const TensorSpec& spec, int rank, int ranks);  // as FSDP2 shards
 // As Megatron does: layers are cut along what they write, or along what they read; the rest is alike on all ranks, and
 // the first publishes it.
-std::optional<Box> ColumnsAndRows(const TensorSpec& spec, int rank, int ranks);
+std::vector<Box> ColumnsAndRows(const TensorSpec& spec, int rank, int ranks);
 // Pipeline stages, or experts, spread over ranks.
-std::optional<Box> WholeByTurns(const TensorSpec& spec, int rank, int ranks);
+std::vector<Box> WholeByTurns(const TensorSpec& spec, int rank, int ranks);
+// Rows by turns, three runs for each rank: as tensor parallelism within FSDP2 cuts what two linears have fused.
+std::vector<Box> RunsOfRows(const TensorSpec& spec, int rank, int ranks);
 // Both dimensions at once: 2 x 2 ranks.
-std::optional<Box> Quarters(const TensorSpec& spec, int rank, int ranks);
+std::vector<Box> Quarters(const TensorSpec& spec, int rank, int ranks);
 
 struct ShardCase {
   const char* name;

@@ -136,7 +136,9 @@ TEST(PublishedParts, WhatIsWrongIsNamedAndChangesNothing) {
   EXPECT_THAT(error_of({all[0]}), HasSubstr("expected publishers of all of them, got 1 without ranks 0, 1"));
   EXPECT_THAT(error_of({all[0], all[1], all[1]}), HasSubstr("expected each part once"));
   EXPECT_THAT(error_of({}), HasSubstr("got none"));
-  const ShardLayout twice = [](const TensorSpec& spec, int /*rank*/, int /*ranks*/) { return Box::Whole(spec.shape); };
+  const ShardLayout twice = [](const TensorSpec& spec, int /*rank*/, int /*ranks*/) {
+    return std::vector{Box::Whole(spec.shape)};
+  };
   const ShardedTrainer overlapping(rig.Version(2), twice, 2);
   EXPECT_THAT(error_of(overlapping.endpoints()), HasSubstr("expected every element of one of them"));
   const ShardLayout holed = [](const TensorSpec& spec, int rank, int /*ranks*/) { return RowsOf(spec, rank, 3); };

@@ -290,6 +290,40 @@ TEST(Manifest, ARepeatedNameIsRefusedByNameAndPlace) {
             "manifest: tensors 0 and 3 have the same name 'model.norm.weight'");
 }
 
+// Rows 2 of 6 of 'a', from row `first` on.
+ManifestEntry RowsFrom(std::int64_t first, std::int64_t whole = 6, DType dtype = DType::kF32) {
+  ManifestEntry entry = Entry("a", dtype, {2});
+  entry.part = TensorPart{.whole = {whole}, .offsets = {first}};
+  return entry;
+}
+
+TEST(Manifest, OnePublisherMayHoldSeveralPartsOfATensor) {
+  const VersionPart part{0, 2};
+  const Manifest manifest("run", 1, {RowsFrom(4), Entry("b", DType::kF32, {}), RowsFrom(0)}, part);
+  EXPECT_EQ(Manifest::Decode(manifest.Encode()).Encode(), manifest.Encode());
+  EXPECT_EQ(manifest.Find("a", TensorPart{.whole = {6}, .offsets = {4}}), 0);
+  EXPECT_EQ(manifest.Find("a", TensorPart{.whole = {6}, .offsets = {0}}), 2);
+  EXPECT_EQ(manifest.Find("a", TensorPart{.whole = {6}, .offsets = {2}}), -1);
+  EXPECT_EQ(manifest.Find("b", std::nullopt), 1);
+  const Manifest sorted("run", 1, {RowsFrom(0), RowsFrom(4), Entry("b", DType::kF32, {})}, part);
+  EXPECT_EQ(manifest.version(), sorted.version());
+  EXPECT_NE(manifest.layout_digest(), sorted.layout_digest());
+}
+
+TEST(Manifest, PartsOfATensorThatContradictEachOtherAreRefused) {
+  const auto message = [](ManifestEntry one, ManifestEntry other) {
+    return MessageOf(ErrorCode::kInvalidArgument,
+                     [&] { Manifest("", 0, {std::move(one), std::move(other)}, VersionPart{0, 2}); });
+  };
+  EXPECT_EQ(message(RowsFrom(2), RowsFrom(2)),
+            "manifest: tensors 0 and 1 have the same name 'a' and begin at the same [2]");
+  EXPECT_EQ(message(RowsFrom(2), Entry("a", DType::kF32, {2})), "manifest: tensors 1 and 0 have the same name 'a'");
+  EXPECT_EQ(message(RowsFrom(0), RowsFrom(2, 8)),
+            "manifest: tensors 0 and 1 are parts of 'a': expected the same whole, got [6] f32 and [8] f32");
+  EXPECT_EQ(message(RowsFrom(0), RowsFrom(2, 6, DType::kBF16)),
+            "manifest: tensors 0 and 1 are parts of 'a': expected the same whole, got [6] f32 and [6] bf16");
+}
+
 TEST(Manifest, WhatTheFormCannotHoldIsRefused) {
   const auto message = [](ManifestEntry entry) {
     return MessageOf(ErrorCode::kInvalidArgument, [&] { Manifest("", 0, {std::move(entry)}); });
