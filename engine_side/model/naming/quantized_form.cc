@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "engine_side/model/naming/code_names.h"
-#include "src/base/rounding.h"
+#include "engine_side/model/naming/scale_shape.h"
 
 namespace layercast {
 
@@ -71,11 +71,11 @@ std::string_view QuantizedForm::kernel_scale() const {
 
 Shape QuantizedForm::ScaleShape(std::int64_t rows, std::int64_t cols) const {
   switch (scales) {
-    case Scales::kTensor: return {1};
-    case Scales::kChannel: return {rows, 1};
+    case Scales::kTensor: return layercast::ScaleShape(rows, cols, 0, 0);
+    case Scales::kChannel: return layercast::ScaleShape(rows, cols, 1, 0);
     case Scales::kBlock: break;
   }
-  return {CeilDivide(rows, block_rows), CeilDivide(cols, block_cols)};
+  return layercast::ScaleShape(rows, cols, block_rows, block_cols);
 }
 
 }  // namespace layercast

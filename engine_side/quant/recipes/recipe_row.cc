@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "engine_side/model/naming/scale_shape.h"
 #include "engine_side/quant/recipes/recipe_parts.h"
 #include "layercast/error.h"
 #include "layercast/model/quantized_form.h"
@@ -111,10 +112,8 @@ TensorSpec RecipeRow::Codes(std::int64_t rows, std::int64_t cols) const {
 }
 
 TensorSpec RecipeRow::Scales(std::int64_t rows, std::int64_t cols) const {
-  TensorSpec spec{std::string(scales), format.scales == DType::kF8E8M0 ? DType::kU8 : format.scales, {1}};
-  if (format.block_rows == 0) return spec;
-  spec.shape = {CeilDivide(rows, format.block_rows), format.block_cols == 0 ? 1 : CeilDivide(cols, format.block_cols)};
-  return spec;
+  return {std::string(scales), format.scales == DType::kF8E8M0 ? DType::kU8 : format.scales,
+          ScaleShape(rows, cols, format.block_rows, format.block_cols)};
 }
 
 std::unique_ptr<const Recipe> MakeOfFormat(const RecipeRow& row, const RecipeOptions& options) {

@@ -1,6 +1,7 @@
 #include "src/session/fetch/chunk_fetch.h"
 
 #include "layercast/error.h"
+#include "src/session/link/chunk_digests.h"
 #include "src/session/link/naming_peer.h"
 
 namespace layercast {
@@ -71,17 +72,14 @@ std::vector<RegionView> ChunkFetch::Verified(ArrivedChunk& arrived, const Digest
   stats_.verify_seconds += SecondsSince(begin);
   stats_.bytes += schedule_.chunks()[arrived.chunk].num_bytes;
   peer_.share().bytes += schedule_.chunks()[arrived.chunk].num_bytes;
-  CheckDigest(arrived.chunk, expected, digest);
+  CheckChunkDigest(expected, digest, [&] { return NameOf(arrived.chunk); });
   stats_.regions += arrived.views.size();
   return arrived.views;
 }
 
-void ChunkFetch::CheckDigest(std::uint32_t chunk, const Digest& expected, const Digest& got) const {
-  if (expected == got) return;
+std::string ChunkFetch::NameOf(std::uint32_t chunk) const {
   const Region& first = schedule_.RegionsOf(schedule_.chunks()[chunk]).front();
-  throw Error(ErrorCode::kCorrupt, peer_.peer().text() + ": " + StageOf(chunk) + " (from '" +
-                                       manifest().entry(first.tensor).spec.name + "' on): digest expected " +
-                                       expected.ToHex() + ", got " + got.ToHex());
+  return peer_.peer().text() + ": " + StageOf(chunk) + " (from '" + manifest().entry(first.tensor).spec.name + "' on)";
 }
 
 void ChunkFetch::ExpectOffered(std::uint64_t offer) {

@@ -69,7 +69,7 @@ class ChunkFetch {
   void Submit(const Wanted& wanted);
   template <typename Call>
   auto OverChannel(const Call& call);
-  void CheckDigest(std::uint32_t chunk, const Digest& expected, const Digest& got) const;
+  std::string NameOf(std::uint32_t chunk) const;
 
   PublisherSession& peer_;
   const Schedule& schedule_;

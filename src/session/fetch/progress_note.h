@@ -7,7 +7,7 @@
 
 #include "src/base/deadline.h"
 #include "src/session/fetch/publisher_session.h"
-#include "src/session/relays/pace.h"
+#include "src/session/relay_tree/pace.h"
 
 namespace layercast {
 

@@ -10,7 +10,7 @@
 
 #include "src/session/fetch/chunk_fetch.h"
 #include "src/session/fetch/publisher_session.h"
-#include "src/session/relays/relay_tree.h"
+#include "src/session/relay_tree/relay_tree.h"
 #include "src/wire/schedule.h"
 
 namespace layercast {

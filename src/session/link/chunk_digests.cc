@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 
+#include "layercast/error.h"
 #include "src/base/digest/digest.h"
 #include "src/transport/channel/offer_views.h"
 
@@ -42,6 +43,11 @@ Digest DigestOfViews(std::span<const RegionView> views) {
     for (std::size_t row = 0; row < view.rows; ++row) digester.Update({view.row(row), view.row_bytes});
   }
   return digester.Finish();
+}
+
+void CheckChunkDigest(const Digest& expected, const Digest& got, const std::function<std::string()>& name) {
+  if (expected == got) return;
+  throw Error(ErrorCode::kCorrupt, name() + ": digest expected " + expected.ToHex() + ", got " + got.ToHex());
 }
 
 }  // namespace layercast

@@ -1,7 +1,10 @@
-// The digests of chunks: a publisher computes them of a version's bytes for a schedule, a receiver of what arrived.
+// The digests of chunks: a publisher computes them of a version's bytes for a schedule, a receiver of what arrived, and
+// compares.
 #pragma once
 
+#include <functional>
 #include <span>
+#include <string>
 
 #include "layercast/version.h"
 #include "src/tensor/region.h"
@@ -12,5 +15,7 @@ namespace layercast {
 // The digest of a chunk in host memory: of its regions' bytes, one after the other, rows packed.
 Digest ChunkDigest(std::span<const Region> regions, std::span<const OfferedTensor> tensors);
 Digest DigestOfViews(std::span<const RegionView> views);
+// Throws kCorrupt, naming the chunk as `name` does, unless what arrived is what its publisher had.
+void CheckChunkDigest(const Digest& expected, const Digest& got, const std::function<std::string()>& name);
 
 }  // namespace layercast

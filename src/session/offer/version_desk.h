@@ -20,8 +20,8 @@
 #include "src/session/offer/recent_schedules.h"
 #include "src/session/offer/serve_context.h"
 #include "src/session/offer/stream_walk.h"
-#include "src/session/relays/pace.h"
-#include "src/session/relays/relay_planner.h"
+#include "src/session/relay_tree/pace.h"
+#include "src/session/relay_tree/relay_desk.h"
 #include "src/wire/frames.h"
 
 namespace layercast {
@@ -126,7 +126,7 @@ class VersionDesk {
   StreamWindow window_;
   bool walks_wait_ = false;  // some walk could not begin because too many were under way
   std::vector<std::unique_ptr<StreamWalk>> walks_;
-  RelayPlanner relays_;
+  RelayDesk relays_;
   DigestWorker digests_;
   Complaints complaints_;
 };

@@ -13,7 +13,7 @@
 #include "src/base/threads/worker_pool.h"
 #include "src/session/link/relayed_chunks.h"
 #include "src/session/offer/offer_service.h"
-#include "src/session/relays/relay_tree.h"
+#include "src/session/relay_tree/relay_tree.h"
 #include "src/wire/schedule.h"
 
 namespace layercast {

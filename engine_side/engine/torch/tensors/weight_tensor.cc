@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "engine_side/engine/torch/tensors/torch_type.h"
+#include "engine_side/model/naming/scale_shape.h"
 #include "src/base/check.h"
-#include "src/base/rounding.h"
 #include "src/tensor/value_tables.h"
 
 namespace layercast {
@@ -58,8 +58,8 @@ WeightTensor::WeightTensor(const WeightView& view, const at::Device& device)
                          /*copy=*/true);
   }
   if (view.scale.scales != nullptr) {
-    scales_ = View(view.scale.scales, ScaleType(view.scale.dtype),
-                   {CeilDivide(rows_, block_rows_), CeilDivide(cols_, block_cols_)}, device);
+    scales_ = View(view.scale.scales, ScaleType(view.scale.dtype), ScaleShape(rows_, cols_, block_rows_, block_cols_),
+                   device);
   }
   if (view.scale.global != nullptr) global_ = View(view.scale.global, at::kFloat, {1}, device);
 }

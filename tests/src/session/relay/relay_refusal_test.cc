@@ -6,7 +6,7 @@
 
 #include "layercast/error.h"
 #include "src/session/relay/relay.h"
-#include "src/session/relays/relay_planner.h"
+#include "src/session/relay_tree/relay_desk.h"
 #include "tests/support/error_of.h"
 #include "tests/support/session/relaying.h"
 
@@ -33,7 +33,7 @@ TEST_F(RelayTest, AnEndpointOrAHostOfGreatLengthIsRefused) {
   taker.Send(wire::Subscribe{schedule_.digest(), schedule_.Encode(), {}, true, endpoint, 1});
   EXPECT_EQ(taker.Refusal(), "a relay's endpoint: expected at most 512 bytes, got 1008");
   Outbox outbox;
-  RelayPlanner planner(outbox);
+  RelayDesk planner(outbox);
   EXPECT_EQ(ErrorOf([&] {
               wire::Subscribe subscribe;
               subscribe.takes_relays = true;

@@ -13,7 +13,7 @@
 #include "layercast/error.h"
 #include "src/session/link/my_host.h"
 #include "src/session/offer/publisher_status.h"
-#include "src/session/relays/relay_planner.h"
+#include "src/session/relay_tree/relay_desk.h"
 #include "src/transport/all/transports.h"
 #include "tests/support/error_of.h"
 #include "tests/support/session/relaying.h"
@@ -342,7 +342,7 @@ TEST_F(RelayTest, ARelayThatWasLostWithOnePublishersPartIsNotTriedForAnothers) {
 
 TEST_F(RelayTest, TheTreesThatNobodyTakesFromAreForgottenBeyondAMaximumTheOldestFirst) {
   Outbox outbox;
-  RelayPlanner planner(outbox);
+  RelayDesk planner(outbox);
   const auto join = [&](std::uint64_t number, std::uint64_t schedule) {
     wire::Subscribe subscribe;
     subscribe.schedule_digest = {0, schedule};
@@ -350,15 +350,15 @@ TEST_F(RelayTest, TheTreesThatNobodyTakesFromAreForgottenBeyondAMaximumTheOldest
     return planner.Join({"", number}, published_.version, "host", subscribe);
   };
   RelayTree* const in_use = join(1, 0);
-  for (std::uint64_t number = 2; number <= 2 * RelayPlanner::kMostTrees; ++number) {
+  for (std::uint64_t number = 2; number <= 2 * RelayDesk::kMostTrees; ++number) {
     RelayTree* const tree = join(number, number);
     tree->Finish({"", number});
-    EXPECT_LE(planner.trees(), RelayPlanner::kMostTrees);
+    EXPECT_LE(planner.trees(), RelayDesk::kMostTrees);
   }
   EXPECT_TRUE(in_use->StandingOf({"", 1}));
-  constexpr std::uint64_t kLatest = 2 * RelayPlanner::kMostTrees;
+  constexpr std::uint64_t kLatest = 2 * RelayDesk::kMostTrees;
   EXPECT_TRUE(join(kLatest + 1, kLatest)->StandingOf({"", kLatest + 1}));
-  EXPECT_EQ(planner.trees(), RelayPlanner::kMostTrees);
+  EXPECT_EQ(planner.trees(), RelayDesk::kMostTrees);
 }
 
 TEST_F(RelayTest, OneWhoTakesFromNoRelayCannotLoseOne) {

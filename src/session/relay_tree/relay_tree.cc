@@ -1,4 +1,4 @@
-#include "src/session/relays/relay_tree.h"
+#include "src/session/relay_tree/relay_tree.h"
 
 #include <algorithm>
 #include <tuple>

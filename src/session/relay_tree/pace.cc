@@ -1,4 +1,4 @@
-#include "src/session/relays/pace.h"
+#include "src/session/relay_tree/pace.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/session/link/outbox.h"
-#include "src/session/relays/pace.h"
+#include "src/session/relay_tree/pace.h"
 
 namespace layercast {
 

@@ -11,14 +11,14 @@
 
 #include "src/session/link/offered_version.h"
 #include "src/session/link/outbox.h"
-#include "src/session/relays/relay_tree.h"
+#include "src/session/relay_tree/relay_tree.h"
 #include "src/wire/frames.h"
 
 namespace layercast {
 
-class RelayPlanner {
+class RelayDesk {
  public:
-  explicit RelayPlanner(Outbox& outbox) : outbox_(outbox) {}
+  explicit RelayDesk(Outbox& outbox) : outbox_(outbox) {}
 
   // How many trees are kept, those included that nobody takes from any more: late joiners may. Likewise each tree keeps
   // up to RelayTree::kMostFinished relays that have finished.

@@ -1,4 +1,4 @@
-#include "src/session/relays/relay_planner.h"
+#include "src/session/relay_tree/relay_desk.h"
 
 #include <algorithm>
 #include <string_view>
@@ -10,16 +10,16 @@ namespace layercast {
 namespace {
 
 void CheckLength(std::string_view what, const std::string& name) {
-  if (name.size() <= RelayPlanner::kMostNameBytes) return;
+  if (name.size() <= RelayDesk::kMostNameBytes) return;
   throw Error(ErrorCode::kInvalidArgument, std::string(what) + ": expected at most " +
-                                               std::to_string(RelayPlanner::kMostNameBytes) + " bytes, got " +
+                                               std::to_string(RelayDesk::kMostNameBytes) + " bytes, got " +
                                                std::to_string(name.size()));
 }
 
 }  // namespace
 
-RelayTree* RelayPlanner::Join(const SessionKey& key, const std::shared_ptr<const OfferedVersion>& version,
-                              const std::string& host, const wire::Subscribe& subscribe) {
+RelayTree* RelayDesk::Join(const SessionKey& key, const std::shared_ptr<const OfferedVersion>& version,
+                           const std::string& host, const wire::Subscribe& subscribe) {
   if (!subscribe.takes_relays && subscribe.relay_endpoint.empty()) return nullptr;
   CheckLength("a relay's endpoint", subscribe.relay_endpoint);
   CheckLength("the boot id of a receiver's host", host);
@@ -38,22 +38,22 @@ RelayTree* RelayPlanner::Join(const SessionKey& key, const std::shared_ptr<const
   return &tree;
 }
 
-void RelayPlanner::Lost(const SessionKey& key, RelayTree& tree, const wire::RelayLost& lost) {
+void RelayDesk::Lost(const SessionKey& key, RelayTree& tree, const wire::RelayLost& lost) {
   if (const std::optional<RelayTree::Move> move = tree.Lost(key, {lost.relay, lost.offer})) Send(key, move->to);
 }
 
-std::optional<std::string> RelayPlanner::Note(const SessionKey& key, RelayTree& tree, const wire::Progress& progress) {
+std::optional<std::string> RelayDesk::Note(const SessionKey& key, RelayTree& tree, const wire::Progress& progress) {
   const std::optional<RelayTree::Escape> escape = tree.Note(key, progress, Deadline::Clock::now());
   if (!escape) return std::nullopt;
   Send(key, escape->move.to);
   return "relay " + escape->from.endpoint + " holds it up: " + escape->why;
 }
 
-void RelayPlanner::Leave(const SessionKey& key, RelayTree& tree) {
+void RelayDesk::Leave(const SessionKey& key, RelayTree& tree) {
   for (const RelayTree::Move& move : tree.Leave(key)) Send(move.key, move.to);
 }
 
-void RelayPlanner::Sweep() {
+void RelayDesk::Sweep() {
   std::erase_if(trees_, [](const auto& tree) {
     const std::shared_ptr<const OfferedVersion> version = tree.second.version.lock();
     return version == nullptr || (version->retired() && version->readers() == 0);
@@ -61,7 +61,7 @@ void RelayPlanner::Sweep() {
 }
 
 // Makes room for one more tree. Trees that have receivers stay, and they are bounded by the number of sessions.
-void RelayPlanner::ForgetOldest() {
+void RelayDesk::ForgetOldest() {
   if (trees_.size() < kMostTrees) return;
   const auto age = [](const auto& tree) {
     return std::pair(tree.second.tree.HasReceivers(), tree.second.joined);  // trees without receivers come first
@@ -70,7 +70,7 @@ void RelayPlanner::ForgetOldest() {
   if (!oldest->second.tree.HasReceivers()) trees_.erase(oldest);
 }
 
-void RelayPlanner::Send(const SessionKey& key, const std::optional<RelayPlace>& place) {
+void RelayDesk::Send(const SessionKey& key, const std::optional<RelayPlace>& place) {
   outbox_.Put(key, place ? wire::FetchFrom{place->endpoint, place->offer} : wire::FetchFrom{});
 }
 

@@ -1,5 +1,5 @@
 // When a relay is said to hold up who takes from it.
-#include "src/session/relays/pace.h"
+#include "src/session/relay_tree/pace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

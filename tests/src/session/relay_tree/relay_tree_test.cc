@@ -1,5 +1,5 @@
 // Who takes from whom, as the publisher plans it.
-#include "src/session/relays/relay_tree.h"
+#include "src/session/relay_tree/relay_tree.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
