@@ -4,7 +4,11 @@
 
 namespace layercast {
 
-CarriedOffer::CarriedOffer(const Offer& offer, std::span<OfferingEnd* const> ends) : id_(offer.id) {
+CarriedOffer::CarriedOffer(Offer offer, std::span<OfferingEnd* const> ends) : id_(offer.id) {
+  for (const OfferingEnd* end : ends) {
+    const auto mappings = end->MappingsOf(offer.tensors);
+    offer.mappings.insert(offer.mappings.end(), mappings.begin(), mappings.end());
+  }
   ends_.reserve(ends.size());
   try {
     for (OfferingEnd* end : ends) {

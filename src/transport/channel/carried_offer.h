@@ -13,7 +13,7 @@ namespace layercast {
 class CarriedOffer {
  public:
   // Throws what an end's Add throws; by then no end has the offer.
-  CarriedOffer(const Offer& offer, std::span<OfferingEnd* const> ends);
+  CarriedOffer(Offer offer, std::span<OfferingEnd* const> ends);
   ~CarriedOffer();
   CarriedOffer(CarriedOffer&& other) noexcept;
   CarriedOffer(const CarriedOffer&) = delete;

@@ -45,6 +45,9 @@ struct Offer {
   std::uint64_t id = 0;                // unique within a publisher
   std::vector<OfferedTensor> tensors;  // tensors[i] is tensor i of the manifest; empty (null, 0): not in this offer
   Device device{};                     // where all of the tensors lie
+  // What keeps the memory mapped for receivers of this process, which may be reading it when the offer goes, and its
+  // publisher with it. CarriedOffer fills it in; the second owner is the arena.
+  std::vector<std::shared_ptr<const void>> mappings{};
 };
 
 // The publisher's end; serves any number of receivers. Thread-safe. Its destructor ends every connection; after that,
@@ -58,6 +61,10 @@ class OfferingEnd {
   // The memory in which offers of this channel must lie, because it can hand over no other without a copy; null if any
   // host memory will do.
   virtual MemoryResource* arena() { return nullptr; }
+  // What keeps those of the tensors that lie in the arena mapped, though it lets go of them or ends.
+  virtual std::vector<std::shared_ptr<const void>> MappingsOf(std::span<const OfferedTensor> /*tensors*/) const {
+    return {};
+  }
   // Whether offers may also lie in the memory of that device. In host memory they always may.
   virtual bool reads_from(const Device& /*device*/) const { return false; }
   // Throws kInvalidArgument if the offer's memory lies outside the arena, or there is an offer with this id already.
@@ -87,7 +94,8 @@ struct ChunkCompletion {
   // One view per region, in order. The views of a copying channel lie in `destination`, packed. Those of an attaching
   // channel lie in the publisher's memory and stay valid until Close, but the publisher may reuse the memory of an
   // offer that it has removed. So whoever reads such views makes a request without regions afterwards: it fails with
-  // kNotFound if what was read may no longer have been the offer.
+  // kNotFound if what was read may no longer have been the offer. Only within one process may an offer lie in memory
+  // that nothing keeps mapped, since no arena has it; whoever frees that sees to it that nobody reads it any more.
   std::vector<RegionView> views;
 };
 

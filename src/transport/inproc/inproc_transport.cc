@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "layercast/error.h"
@@ -18,7 +19,7 @@ class Exchange {
  public:
   void Add(const Offer& offer) {
     const std::lock_guard lock(mutex_);
-    if (!offers_.emplace(offer.id, offer.tensors).second) {
+    if (!offers_.emplace(offer.id, offer).second) {
       throw Error(ErrorCode::kInvalidArgument, "offer " + std::to_string(offer.id) + " is there already");
     }
   }
@@ -38,20 +39,23 @@ class Exchange {
     const std::lock_guard lock(mutex_);
     if (ended_) throw Error(ErrorCode::kUnavailable, "the publisher is gone");
   }
-  std::vector<RegionView> Views(std::uint64_t offer_id, std::span<const Region> regions) const {
+  // Adds to `used` what keeps the views' memory mapped.
+  std::vector<RegionView> Views(std::uint64_t offer_id, std::span<const Region> regions,
+                                std::set<std::shared_ptr<const void>>& used) const {
     ExpectThere();
     const std::lock_guard lock(mutex_);
     const auto offer = offers_.find(offer_id);
     if (offer == offers_.end()) {
       throw Error(ErrorCode::kNotFound, "offer " + std::to_string(offer_id) + " is not there");
     }
-    return ViewsOf(offer->second, regions);
+    used.insert(offer->second.mappings.begin(), offer->second.mappings.end());
+    return ViewsOf(offer->second.tensors, regions);
   }
 
  private:
   mutable std::mutex mutex_;
-  std::map<std::uint64_t, std::vector<OfferedTensor>> offers_;  // guarded by mutex_
-  bool ended_ = false;                                          // guarded by mutex_
+  std::map<std::uint64_t, Offer> offers_;  // guarded by mutex_
+  bool ended_ = false;                     // guarded by mutex_
 };
 
 // The offering ends of this process, by address. Thread-safe. This is the data plane's only process-wide table:
@@ -113,7 +117,7 @@ class InprocFetchingEnd final : public FetchingEnd {
   bool attaches() const override { return true; }
 
   void Submit(const ChunkRequest& request) override {
-    guard_.Run([&] { done_.push_back({request.ticket, exchange_->Views(request.offer_id, request.regions)}); });
+    guard_.Run([&] { done_.push_back({request.ticket, exchange_->Views(request.offer_id, request.regions, used_)}); });
   }
 
   std::optional<ChunkCompletion> Poll(Deadline /*deadline*/) override {
@@ -126,6 +130,7 @@ class InprocFetchingEnd final : public FetchingEnd {
 
   void Close() noexcept override {
     done_.clear();
+    used_.clear();
     guard_.Close();
     exchange_->Part();
   }
@@ -133,6 +138,7 @@ class InprocFetchingEnd final : public FetchingEnd {
  private:
   ConnectionGuard guard_;
   const std::shared_ptr<Exchange> exchange_;
+  std::set<std::shared_ptr<const void>> used_;  // what keeps the memory of all views mapped until Close
   std::deque<ChunkCompletion> done_;
 };
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "layercast/error.h"
@@ -74,6 +75,16 @@ Location Arena::Locate(const std::byte* address, std::size_t bytes) const {
     throw Error(ErrorCode::kInvalidArgument, std::to_string(bytes) + " bytes that do not lie in the arena");
   }
   return {segments_.at(segment->file.memory.base()), offset};
+}
+
+std::vector<std::shared_ptr<const void>> Arena::MappingsOf(std::span<const OfferedTensor> tensors) const {
+  std::set<std::shared_ptr<const Segment>> found;
+  const std::lock_guard lock(mutex_);
+  for (const OfferedTensor& tensor : tensors) {
+    const Segment* const segment = SegmentOf(tensor.data);
+    if (segment != nullptr) found.insert(segments_.at(segment->file.memory.base()));
+  }
+  return {found.begin(), found.end()};
 }
 
 std::size_t Arena::segments() const {

@@ -6,9 +6,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "layercast/memory.h"
+#include "src/transport/channel/channel.h"
 #include "src/transport/channel/free_ranges.h"
 #include "src/transport/shm/memfd.h"
 
@@ -42,6 +44,8 @@ class Arena final : public MemoryResource {
 
   // Throws kInvalidArgument unless [address, address + bytes) lies in one segment.
   Location Locate(const std::byte* address, std::size_t bytes) const;
+  // The segments of those tensors that lie here (OfferingEnd::MappingsOf).
+  std::vector<std::shared_ptr<const void>> MappingsOf(std::span<const OfferedTensor> tensors) const;
   std::size_t segments() const;
 
  private:
@@ -52,7 +56,8 @@ class Arena final : public MemoryResource {
 
   const std::size_t smallest_segment_;
   mutable std::mutex mutex_;
-  std::map<const std::byte*, std::shared_ptr<Segment>> segments_;  // by base; guarded by mutex_; second owners: offers
+  // By base; guarded by mutex_. The other owners are offers, and the receivers of this process that read in a segment.
+  std::map<const std::byte*, std::shared_ptr<Segment>> segments_;
 };
 
 }  // namespace layercast::shm_channel

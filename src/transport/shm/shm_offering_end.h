@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ class ShmOfferingEnd final : public OfferingEnd {
   ShmOfferingEnd();
   std::string address() const override { return "shm://" + name_; }
   MemoryResource* arena() override { return &arena_; }
+  std::vector<std::shared_ptr<const void>> MappingsOf(std::span<const OfferedTensor> tensors) const override {
+    return arena_.MappingsOf(tensors);
+  }
   void Add(const Offer& offer) override;
   void Remove(std::uint64_t offer_id) override;
   double core_seconds() override { return service_.core_seconds(); }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <random>
 #include <vector>
@@ -75,6 +76,28 @@ TEST(ShmArena, LetsGoOfSegmentsThatAreTooSmall) {
   { const Buffer small(arena, 1000); }
   { const Buffer large(arena, std::size_t{300} << 20); }
   EXPECT_EQ(arena.segments(), 1U);
+}
+
+TEST(ShmArena, LeavesASegmentMappedForWhoeverStillReadsThere) {
+  std::vector<std::shared_ptr<const void>> mappings;
+  const std::byte* read = nullptr;
+  {
+    Arena arena;
+    {
+      const Buffer small(arena, 1000);
+      const Buffer other(arena, 1000);
+      std::memset(small.data(), 7, small.size());
+      read = small.data();
+      const int local = 0;
+      mappings = arena.MappingsOf(std::vector<OfferedTensor>{
+          {read, 1000}, {}, {other.data(), 1000}, {reinterpret_cast<const std::byte*>(&local), 4}});
+    }
+    EXPECT_EQ(mappings.size(), 1U);
+    const Buffer large(arena, std::size_t{300} << 20);
+    EXPECT_EQ(arena.segments(), 1U);
+    EXPECT_EQ(read[999], std::byte{7});
+  }
+  EXPECT_EQ(read[0], std::byte{7});
 }
 
 TEST(ShmArena, RefusesWhatNoMachineHas) {
