@@ -11,7 +11,6 @@
 #include "src/base/log.h"
 #include "src/device/device_tick.h"
 #include "src/net/local_socket.h"
-#include "src/net/poll_for.h"
 
 namespace layercast::cuda_ipc_channel {
 namespace {
@@ -22,25 +21,12 @@ constexpr std::chrono::seconds kNothingCame{10};
 
 }  // namespace
 
-template <typename Step>
-auto CudaIpcFetchingEnd::Run(const Step& step) {
-  return guard_.Run([&] {
-    try {
-      return step();
-    } catch (const Error&) {
-      segments_.clear();
-      mappings_->DropAll(address_);
-      throw;
-    }
-  });
-}
-
 CudaIpcFetchingEnd::CudaIpcFetchingEnd(CudaIpcParts parts, std::shared_ptr<Mappings> mappings,
                                        const std::string& address, Deadline deadline)
-    : parts_(std::move(parts)),
+    : ControlledFetching("cuda_ipc: publisher at " + address),
+      parts_(std::move(parts)),
       mappings_(std::move(mappings)),
-      address_(address),
-      guard_("cuda_ipc: publisher at " + address) {
+      address_(address) {
   Run([&] {
     if (!address.starts_with(kAddressPrefix)) throw Error(ErrorCode::kUnavailable, "not an address of this channel");
     const std::string name = address.substr(kAddressPrefix.size());
@@ -68,25 +54,22 @@ bool CudaIpcFetchingEnd::Greet(const std::string& name, bool takes_events, Deadl
   }
 }
 
-void CudaIpcFetchingEnd::Submit(const ChunkRequest& request) {
-  Run([&] {
-    const auto [chunk, message] = requests_.Add(request);
-    chunk.regions.assign(request.regions.begin(), request.regions.end());
-    chunk.reached = !chunk.destination.empty() && parts_.device->Reaches(chunk.destination.data());
-    TakeMessages();
-    control_->Send(message);
-  });
+void CudaIpcFetchingEnd::Failed() {
+  segments_.clear();
+  mappings_->DropAll(address_);
+}
+
+void CudaIpcFetchingEnd::Prepare(Chunk& chunk, const ChunkRequest& request, const std::vector<std::byte>& /*message*/) {
+  chunk.regions.assign(request.regions.begin(), request.regions.end());
+  chunk.reached = !chunk.destination.empty() && parts_.device->Reaches(chunk.destination.data());
 }
 
 std::optional<ChunkCompletion> CudaIpcFetchingEnd::Poll(Deadline deadline) {
-  return Run([&] {
-    TakeMessages();
-    return requests_.Await(deadline, [this] { return Progress(); }, [&] { Wait(deadline); });
-  });
+  Run([this] { TakeMessages(); });
+  return ControlledFetching::Poll(deadline);
 }
 
-void CudaIpcFetchingEnd::Close() noexcept {
-  guard_.Close();
+void CudaIpcFetchingEnd::End() noexcept {
   stream_.reset();  // waits for the copies, whose memory goes below
   granted_.clear();
   copying_.clear();
@@ -103,21 +86,10 @@ bool CudaIpcFetchingEnd::Progress() {
   // since is not what was asked for. Then this throws, and what has landed is not handed out.
   moved = TakeMessages() || moved;
   moved = CopyGranted() || moved;
-  if ((!granted_.empty() || !copying_.empty()) && Deadline::Clock::now() - moved_ > kNothingCame) {
+  if (device_works() && Deadline::Clock::now() - moved_ > kNothingCame) {
     throw Error(ErrorCode::kUnavailable, "the device has copied nothing for ten seconds");
   }
   return moved;
-}
-
-bool CudaIpcFetchingEnd::TakeMessages() {
-  control_->Flush();
-  bool heard = false;
-  while (const auto message = control_->Receive()) {
-    TakeMessage(*message);
-    liveness_.Heard();
-    heard = true;
-  }
-  return heard;
 }
 
 void CudaIpcFetchingEnd::TakeMessage(std::span<const std::byte> message) {
@@ -162,7 +134,7 @@ void CudaIpcFetchingEnd::TakeGranted(const Granted& granted) {
   for (std::size_t i = 0; i < granted.places.size(); ++i) {
     chunk->sources.push_back(Locate(granted.places[i], chunk->regions[i], chunk->mappings));
   }
-  if (granted_.empty() && copying_.empty()) moved_ = Deadline::Clock::now();
+  if (!device_works()) moved_ = Deadline::Clock::now();
   granted_.push_back(chunk);
 }
 
@@ -225,15 +197,6 @@ bool CudaIpcFetchingEnd::Land() {
   return moved;
 }
 
-void CudaIpcFetchingEnd::Wait(Deadline deadline) {
-  if (liveness_.ShouldAsk(requests_.size())) control_->Send(Encode(Bare{Kind::kPing}));
-  if (!granted_.empty() || !copying_.empty()) return Sleep(kDeviceTick);
-  Sleep(deadline.AtMost(Liveness::kAskAfter / 2).Remaining());
-}
-
-void CudaIpcFetchingEnd::Sleep(std::chrono::microseconds time) {
-  pollfd item = control_->Events();
-  PollFor({&item, 1}, time);
-}
+void CudaIpcFetchingEnd::Sleep(Deadline deadline) { SleepFor(device_works() ? kDeviceTick : deadline.Remaining()); }
 
 }  // namespace layercast::cuda_ipc_channel

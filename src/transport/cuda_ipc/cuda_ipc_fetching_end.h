@@ -7,16 +7,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "src/net/control_socket.h"
-#include "src/transport/channel/channel.h"
-#include "src/transport/channel/connection_guard.h"
-#include "src/transport/channel/liveness.h"
+#include "src/transport/channel/controlled_fetching.h"
 #include "src/transport/channel/mapping_cache.h"
-#include "src/transport/channel/requests_under_way.h"
 #include "src/transport/cuda_ipc/cuda_ipc_messages.h"
 #include "src/transport/cuda_ipc/cuda_ipc_transport.h"
 
@@ -26,44 +23,41 @@ namespace layercast::cuda_ipc_channel {
 using Mappings = MappingCache<std::pair<std::string, std::uint32_t>, MappedSegment>;
 using Mapping = std::shared_ptr<const MappedSegment>;  // owners: the cache, and connections, which copy from it
 
+// A chunk that was asked for.
+struct Chunk : RequestedChunk {
+  std::vector<Region> regions;
+  bool reached = false;  // the device reaches the destination, and copies there by itself
+  bool granted = false;
+  bool waits = false;               // it may be copied only once the publisher's event is reached
+  std::vector<RegionView> sources;  // where each region lies, in `mappings`
+  std::vector<Mapping> mappings;    // kept until the chunk has landed
+  Buffer pinned;                    // where the bytes go first, unless `reached`
+  std::uint64_t copied = 0;         // the mark in the stream behind its copies
+};
+
 // One thread only.
-class CudaIpcFetchingEnd final : public FetchingEnd {
+class CudaIpcFetchingEnd final : public ControlledFetching<Chunk> {
  public:
   // Throws kUnavailable or kDeadlineExceeded, naming `address`. `mappings` is shared with the transport.
   CudaIpcFetchingEnd(CudaIpcParts parts, std::shared_ptr<Mappings> mappings, const std::string& address,
                      Deadline deadline);
   ~CudaIpcFetchingEnd() override { Close(); }
 
-  bool attaches() const override { return false; }
   bool writes_to(const Device& device) const override { return device == parts_.device->device_memory().device(); }
   std::string lane() const override { return lane_; }
-  void Submit(const ChunkRequest& request) override;
   std::optional<ChunkCompletion> Poll(Deadline deadline) override;
-  void Close() noexcept override;
 
  private:
-  struct Chunk : RequestedChunk {
-    std::vector<Region> regions;
-    bool reached = false;  // the device reaches the destination, and copies there by itself
-    bool granted = false;
-    bool waits = false;               // it may be copied only once the publisher's event is reached
-    std::vector<RegionView> sources;  // where each region lies, in `mappings`
-    std::vector<Mapping> mappings;    // kept until the chunk has landed
-    Buffer pinned;                    // where the bytes go first, unless `reached`
-    std::uint64_t copied = 0;         // the mark in the stream behind its copies
-  };
-
-  // Runs `step`; if it fails, drops all mappings of this publisher.
-  template <typename Step>
-  auto Run(const Step& step);
   // Connects, and exchanges HELLO and WELCOME. False: the publisher's event cannot be opened, and this end has to
   // connect again without asking for it.
   bool Greet(const std::string& name, bool takes_events, Deadline deadline);
 
-  // Takes what has come; true if there was something. Throws the publisher's refusal, or what has gone wrong.
-  bool Progress();
-  bool TakeMessages();
-  void TakeMessage(std::span<const std::byte> message);
+  void Prepare(Chunk& chunk, const ChunkRequest& request, const std::vector<std::byte>& message) override;
+  bool Progress() override;
+  void Sleep(Deadline deadline) override;
+  void Failed() override;  // drops all mappings of this publisher
+  void End() noexcept override;
+  void TakeMessage(std::span<const std::byte> message) override;
   void TakeSegment(const Announced& announced);
   void TakeGranted(const Granted& granted);
   RegionView Locate(const Place& place, const Region& region, std::vector<Mapping>& mappings) const;
@@ -72,24 +66,18 @@ class CudaIpcFetchingEnd final : public FetchingEnd {
   bool CopyGranted();
   void Copy(Chunk& chunk);
   bool Land();
-
-  void Wait(Deadline deadline);
-  void Sleep(std::chrono::microseconds time);
+  bool device_works() const { return !granted_.empty() || !copying_.empty(); }
 
   const CudaIpcParts parts_;
   const std::shared_ptr<Mappings> mappings_;
   const std::string address_;
-  ConnectionGuard guard_;
   std::string lane_;
-  std::optional<ControlSocket> control_;
   std::map<std::uint32_t, Mapping> segments_;
   std::unique_ptr<IpcEvent> event_;
-  RequestsUnderWay<Chunk> requests_;
   std::deque<Chunk*> granted_;
   std::deque<Chunk*> copying_;
   std::size_t pinned_bytes_ = 0;  // of the chunks in copying_
   Deadline::Clock::time_point moved_;
-  Liveness liveness_;
   std::unique_ptr<CopyStream> stream_;
 };
 

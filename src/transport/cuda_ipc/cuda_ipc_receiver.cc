@@ -12,59 +12,38 @@
 namespace layercast::cuda_ipc_channel {
 namespace {
 
-constexpr std::chrono::seconds kToGreet{5};
 constexpr std::chrono::seconds kToLetGo{5};  // of an offer that was removed
 
 }  // namespace
 
 Receiver::Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number)
-    : control_(std::move(connected)),
-      context_(context),
-      number_(number),
-      ours_(IsOurUser(control_.fd())),
-      greeting_(Deadline::After(kToGreet)) {}
+    : ChannelPeer(std::move(connected), number), context_(context), ours_(IsOurUser(control_.fd())) {}
 
-void Receiver::TakeMessages() {
-  control_.Flush();
-  more_ = control_.ReceiveSome([this](std::span<const std::byte> message) {
-    if (!refused_) Take(message);
-  });
-}
-
-void Receiver::Take(std::span<const std::byte> message) {
+bool Receiver::OnHello(std::span<const std::byte> message) {
   if (!ours_) throw Error(ErrorCode::kCorrupt, "it is another user's");
-  if (!greeted_) return TakeHello(Decode<Hello>(message));  // HELLO comes first
-  const Kind kind = DecodeKind(message);
-  if (kind == Kind::kRequest) return TakeRequest(Decode<Request>(message));
-  if (kind == kDone) return TakeDone(Decode<Done>(message).ticket);
-  if (kind != Kind::kPing) throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
-  Decode<Bare>(message);
-  control_.Send(Encode(Bare{Kind::kPong}));
-}
-
-void Receiver::TakeHello(const Hello& hello) {
-  greeted_ = true;
+  const Hello hello = Decode<Hello>(message);
   const IpcHandle* const event = context_.copy_in.event();
   takes_events_ = hello.takes_events && event != nullptr;
   control_.Send(Encode(Welcome{kVersion, takes_events_ ? std::optional(*event) : std::nullopt}));
+  return true;
 }
 
-void Receiver::TakeRequest(const Request& request) {
+void Receiver::OnMessage(Kind kind, std::span<const std::byte> message) {
+  if (kind != kDone) return ChannelPeer::OnMessage(kind, message);
+  TakeDone(Decode<Done>(message).ticket);
+}
+
+void Receiver::OnRequest(const Request& request) {
   if (held_.size() == kMaxRequestsUnderWay || request.regions.size() > kMaxRegionsUnderWay - regions_ ||
       held_.contains(request.ticket)) {
     throw Error(ErrorCode::kCorrupt, "too many requests under way, or a ticket twice");
   }
-  try {
-    FailPoints* const failpoints = context_.failpoints;
-    if (failpoints != nullptr) failpoints->Hit(FailPointOf(request.offer_id));
-    Asked asked = Locate(request);
-    held_.emplace(request.ticket, Held{asked.offered, request.regions.size(), {}});
-    regions_ += request.regions.size();
-    waiting_.push_back(std::move(asked));
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kCorrupt) throw;
-    Refuse({request.ticket, error.code(), error.what()});
-  }
+  FailPoints* const failpoints = context_.failpoints;
+  if (failpoints != nullptr) failpoints->Hit(FailPointOf(request.offer_id));
+  Asked asked = Locate(request);
+  held_.emplace(request.ticket, Held{asked.offered, request.regions.size(), {}});
+  regions_ += request.regions.size();
+  waiting_.push_back(std::move(asked));
 }
 
 Receiver::Asked Receiver::Locate(const Request& request) {
@@ -146,14 +125,8 @@ void Receiver::TellOfGoneSegments() {
   });
 }
 
-void Receiver::Refuse(const Refusal& refusal) {
-  refused_ = true;
-  waiting_.clear();
-  control_.Send(Encode(refusal));
-}
-
 bool Receiver::TooLate() {
-  if (!greeted_) return !ours_ || greeting_.Passed();
+  if (!ours_ || ChannelPeer::TooLate()) return true;
   return std::ranges::any_of(held_, [](auto& entry) {
     Held& held = entry.second;
     if (!held.offered->removed) return false;

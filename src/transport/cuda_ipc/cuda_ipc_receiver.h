@@ -1,5 +1,5 @@
-// One receiver of the cuda_ipc channel, as its publisher sees it: the greeting, what it has asked for, and what it was
-// granted and still reads. Used by CudaIpcOfferingEnd.
+// One receiver of the cuda_ipc channel, as its publisher sees it: what it has asked for, and what it was granted and
+// still reads. Used by CudaIpcOfferingEnd.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
-#include "src/net/control_socket.h"
+#include "src/transport/channel/channel_peer.h"
 #include "src/transport/cuda_ipc/cuda_ipc_messages.h"
 #include "src/transport/cuda_ipc/offers.h"
 
@@ -28,27 +28,16 @@ struct ReceiverContext {
 };
 
 // Resource; one thread only (the service thread).
-class Receiver {
+class Receiver final : public ChannelPeer {
  public:
-  // `number`: the receiver's number among all of the end, for the log.
   Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number);
-  Receiver(const Receiver&) = delete;
-  Receiver& operator=(const Receiver&) = delete;
 
-  // Takes the messages that are there, but not so many that other receivers wait long. Throws when the connection is of
-  // no more use.
-  void TakeMessages();
-  bool more() const { return more_; }  // messages may be left, even if a poll of the socket shows nothing
   // Grants what may be granted, and tells the receiver of segments that are gone. True if a request was granted or
   // refused. Throws when the connection is of no more use.
   bool Progress();
-
-  const ControlSocket& control() const { return control_; }
   bool waits() const { return !waiting_.empty(); }  // whether a request waits for the device
-  std::uint64_t number() const { return number_; }
-  // Whether it is to lose its connection: it belongs to another user, has not greeted in time, or still reads an offer
-  // that was removed long ago.
-  bool TooLate();
+  // Also if it belongs to another user, or still reads an offer that was removed long ago.
+  bool TooLate() override;
 
  private:
   struct Asked {
@@ -63,26 +52,19 @@ class Receiver {
     std::optional<Deadline> let_go;  // by when it must be done; set once the offer was removed
   };
 
-  void Take(std::span<const std::byte> message);
-  void TakeHello(const Hello& hello);
-  void TakeRequest(const Request& request);
+  bool OnHello(std::span<const std::byte> message) override;
+  void OnRequest(const Request& request) override;
+  void OnMessage(Kind kind, std::span<const std::byte> message) override;
+  void DropRequests() override { waiting_.clear(); }
   Asked Locate(const Request& request);
   void TakeDone(std::uint64_t ticket);
   void Grant(const Asked& asked, bool waits);
   void Announce(const std::shared_ptr<Segment>& segment);
   void TellOfGoneSegments();
-  // Tells the receiver why nothing more will be granted, and drops what waits.
-  void Refuse(const Refusal& refusal);
 
-  ControlSocket control_;
   const ReceiverContext& context_;
-  const std::uint64_t number_;
   const bool ours_;
-  const Deadline greeting_;
-  bool greeted_ = false;
   bool takes_events_ = false;
-  bool refused_ = false;
-  bool more_ = false;
   std::deque<Asked> waiting_;           // requests whose offer the device has yet to copy in
   std::map<std::uint64_t, Held> held_;  // by ticket; all requests under way, those in waiting_ included
   std::size_t regions_ = 0;             // of all in held_
