@@ -5,65 +5,38 @@
 
 #include "layercast/error.h"
 #include "src/device/device_tick.h"
-#include "src/net/poll_for.h"
 
 namespace layercast::nccl_channel {
 
 NcclFetchingEnd::NcclFetchingEnd(const NcclParts& parts, const std::string& address, Deadline deadline)
-    : parts_(parts), guard_("nccl: publisher at " + WithoutKey(address)), slots_(*parts_.device, parts_.piece_bytes) {
+    : ControlledFetching("nccl: publisher at " + WithoutKey(address)),
+      parts_(parts),
+      slots_(*parts_.device, parts_.piece_bytes) {
   slots_.Allow(kPiecesUnderWay);
-  try {
-    guard_.Run([&] { Greet(ControlAddress::Parse("nccl", address), deadline); });
-  } catch (...) {
-    Close();
-    throw;
-  }
+  Open([&] { Greet(ControlAddress::Parse("nccl", address), deadline); });
 }
 
 void NcclFetchingEnd::Greet(const ControlAddress& address, Deadline deadline) {
   control_ = ControlSocket::Connect(address, deadline);
   control_->Send(Encode(
       Hello{kVersion, address.key, static_cast<std::uint32_t>(parts_.library->version()), parts_.device->uuid()}));
-  AwaitWelcome(deadline);
-  AwaitEpoch(deadline);
+  const std::vector<std::byte> answer = control_->AwaitAnswer(deadline);
+  if (KindOf(answer) == NcclKind::kRefused) ThrowRefusal(answer);
+  Decode<Welcome>(answer);
+  AwaitStanding(stood_, deadline, [this] {
+    return "NCCL's communicator of epoch " + std::to_string(number_) + " was not set up in time";
+  });
   liveness_.Heard();
 }
 
-void NcclFetchingEnd::AwaitWelcome(Deadline deadline) {
-  const std::vector<std::byte> answer = control_->AwaitAnswer(deadline);
-  if (KindOf(answer) == NcclKind::kRefused) TakeMessage(answer);  // throws the refusal
-  Decode<Welcome>(answer);
+void NcclFetchingEnd::Prepare(Chunk& chunk, const ChunkRequest& /*request*/, const std::vector<std::byte>& message) {
+  chunk.order = ++asked_;
+  chunk.reached = !chunk.destination.empty() && parts_.device->Reaches(chunk.destination.data());
+  chunk.message = message;
+  if (called_by_) called_by_ = Deadline::After(parts_.patience.to_move);
 }
 
-void NcclFetchingEnd::AwaitEpoch(Deadline deadline) {
-  while (!stood_) {
-    if (Progress()) continue;
-    if (deadline.Passed()) {
-      throw Error(ErrorCode::kDeadlineExceeded,
-                  "NCCL's communicator of epoch " + std::to_string(number_) + " was not set up in time");
-    }
-    Sleep(intake_ ? kDeviceTick : deadline.AtMost(Liveness::kAskAfter).Remaining());
-  }
-}
-
-void NcclFetchingEnd::Submit(const ChunkRequest& request) {
-  guard_.Run([&] {
-    TakeMessages();
-    auto [chunk, message] = requests_.Add(request);
-    chunk.order = ++asked_;
-    chunk.reached = !chunk.destination.empty() && parts_.device->Reaches(chunk.destination.data());
-    chunk.message = std::move(message);
-    control_->Send(chunk.message);
-    if (called_by_) called_by_ = Deadline::After(parts_.patience.to_move);
-  });
-}
-
-std::optional<ChunkCompletion> NcclFetchingEnd::Poll(Deadline deadline) {
-  return guard_.Run([&] { return requests_.Await(deadline, [this] { return Progress(); }, [&] { Wait(deadline); }); });
-}
-
-void NcclFetchingEnd::Close() noexcept {
-  guard_.Close();
+void NcclFetchingEnd::End() noexcept {
   control_.reset();  // first, so that the publisher knows why NCCL fails for others
   intake_.reset();
   requests_.Clear();
@@ -103,17 +76,6 @@ void NcclFetchingEnd::Fail(const Error& error) {
   called_by_ = Deadline::After(parts_.patience.to_move);
   EndEpoch();
   control_->Send(Encode(OfEpoch{NcclKind::kFailed, number_}));
-}
-
-bool NcclFetchingEnd::TakeMessages() {
-  control_->Flush();
-  bool heard = false;
-  while (const auto message = control_->Receive()) {
-    TakeMessage(*message);
-    liveness_.Heard();
-    heard = true;
-  }
-  return heard;
 }
 
 void NcclFetchingEnd::TakeMessage(std::span<const std::byte> message) {
@@ -198,17 +160,10 @@ void NcclFetchingEnd::Complete(Chunk& chunk) {
   requests_.Complete(chunk);
 }
 
-void NcclFetchingEnd::Wait(Deadline deadline) {
-  // The publisher is asked even while NCCL is at work here: its part of that is done by its service thread, which must
-  // be able to answer all the time.
-  if (liveness_.ShouldAsk(requests_.size())) control_->Send(Encode(Bare{Kind::kPing}));
-  if (intake_ && intake_->busy()) return Sleep(kDeviceTick);
-  Sleep(deadline.AtMost(Liveness::kAskAfter / 2).Remaining());
-}
-
-void NcclFetchingEnd::Sleep(std::chrono::microseconds time) {
-  pollfd item = control_->Events();
-  PollFor({&item, 1}, time);
+// The publisher is asked whether it is there even while NCCL is at work here: its part of that is done by its service
+// thread, which must be able to answer all the time.
+void NcclFetchingEnd::Sleep(Deadline deadline) {
+  SleepFor(intake_ && intake_->busy() ? kDeviceTick : deadline.Remaining());
 }
 
 }  // namespace layercast::nccl_channel

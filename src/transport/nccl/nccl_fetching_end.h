@@ -2,7 +2,6 @@
 // and takes what comes. intake.h has what happens within one epoch.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -11,11 +10,7 @@
 
 #include "layercast/error.h"
 #include "src/base/deadline.h"
-#include "src/net/control_socket.h"
-#include "src/transport/channel/channel.h"
-#include "src/transport/channel/connection_guard.h"
-#include "src/transport/channel/liveness.h"
-#include "src/transport/channel/requests_under_way.h"
+#include "src/transport/channel/controlled_fetching.h"
 #include "src/transport/nccl/intake.h"
 #include "src/transport/nccl/nccl_transport.h"
 #include "src/transport/nccl/wire/nccl_messages.h"
@@ -24,28 +19,23 @@
 namespace layercast::nccl_channel {
 
 // One thread only.
-class NcclFetchingEnd final : public FetchingEnd {
+class NcclFetchingEnd final : public ControlledFetching<Chunk> {
  public:
   // Returns when its first epoch stands. Throws kUnavailable, kDeadlineExceeded, or kUnsupported (unequal versions, one
   // GPU for both ends), naming `address` without its key.
   NcclFetchingEnd(const NcclParts& parts, const std::string& address, Deadline deadline);
   ~NcclFetchingEnd() override { Close(); }
 
-  bool attaches() const override { return false; }
   bool writes_to(const Device& device) const override { return device == parts_.device->device_memory().device(); }
   std::string lane() const override { return "NCCL " + VersionText(parts_.library->version()); }
-  void Submit(const ChunkRequest& request) override;
-  std::optional<ChunkCompletion> Poll(Deadline deadline) override;
-  void Close() noexcept override;
 
  private:
   void Greet(const ControlAddress& address, Deadline deadline);
-  void AwaitWelcome(Deadline deadline);
-  void AwaitEpoch(Deadline deadline);
-  // Takes what has come; true if there was something. Throws the publisher's refusal, or what has gone wrong.
-  bool Progress();
-  bool TakeMessages();
-  void TakeMessage(std::span<const std::byte> message);
+  void Prepare(Chunk& chunk, const ChunkRequest& request, const std::vector<std::byte>& message) override;
+  bool Progress() override;
+  void Sleep(Deadline deadline) override;
+  void End() noexcept override;
+  void TakeMessage(std::span<const std::byte> message) override;
   void TakeCall(std::uint64_t epoch);
   void TakeEpoch(const Membership& membership);
   void TakePieces(const PieceGroup& group);
@@ -59,14 +49,8 @@ class NcclFetchingEnd final : public FetchingEnd {
   bool ProgressDevice();
   // To be called when NCCL has failed at this end. Tells the publisher, which then calls again or ends the connection.
   void Fail(const Error& error);
-  void Wait(Deadline deadline);
-  void Sleep(std::chrono::microseconds time);
 
   const NcclParts parts_;
-  ConnectionGuard guard_;
-  std::optional<ControlSocket> control_;
-  Liveness liveness_;
-  RequestsUnderWay<Chunk> requests_;
   std::uint64_t asked_ = 0;            // requests so far
   std::uint64_t number_ = 0;           // of the epoch that this end was called to last; 0: none yet
   bool stood_ = false;                 // some epoch has stood

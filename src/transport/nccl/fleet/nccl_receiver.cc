@@ -1,75 +1,59 @@
 #include "src/transport/nccl/fleet/nccl_receiver.h"
 
-#include <chrono>
 #include <utility>
 
 #include "src/base/log.h"
 #include "src/transport/nccl/fleet/fleets.h"
 
 namespace layercast::nccl_channel {
-namespace {
-
-constexpr std::chrono::seconds kTimeToGreet{5};
-
-}  // namespace
-
-Receiver::Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number)
-    : control_(std::move(connected)), context_(context), number_(number), greet_by_(Deadline::After(kTimeToGreet)) {}
 
 Receiver::~Receiver() { context_.fleets.Leave(*this); }
 
-void Receiver::TakeMessages() {
-  control_.Flush();
-  more_ = control_.ReceiveSome([this](std::span<const std::byte> message) {
-    if (!refused() && !cut_) Take(message);
-  });
-}
-
-void Receiver::Take(std::span<const std::byte> message) {
-  if (state_ == State::kGreets) return TakeHello(Decode<Hello>(message));  // HELLO comes first
-  const NcclKind kind = KindOf(message);
-  if (kind == NcclKind::kPing) {
-    Decode<Bare>(message);
-    return control_.Send(Encode(Bare{Kind::kPong}));
+bool Receiver::OnHello(std::span<const std::byte> message) {
+  const auto hello = Decode<Hello>(message);
+  if (!SameToken(hello.key, context_.key)) throw Error(ErrorCode::kCorrupt, "HELLO: a wrong key");
+  try {
+    ExpectPartner(hello);
+  } catch (const Error& error) {
+    Refuse({0, error.code(), error.what()});
+    return true;
   }
-  if (kind == NcclKind::kReady) return TakeReady(Decode<Ready>(message));
-  if (state_ == State::kWaits) throw Error(ErrorCode::kCorrupt, "a message of an epoch, before the first");
-  TakeOfEpoch(kind, message);
+  device_ = hello.device;
+  control_.Send(Encode(Welcome{}));
+  context_.fleets.Join(*this);
+  return true;
 }
 
-void Receiver::TakeOfEpoch(NcclKind kind, std::span<const std::byte> message) {
-  switch (kind) {
-    case NcclKind::kRequest: return TakeRequest(Decode<Request>(message));
+void Receiver::ExpectPartner(const Hello& hello) const {
+  ExpectVersion(hello.version, "receiver");
+  const int mine = context_.library.version();
+  if (hello.nccl != static_cast<std::uint32_t>(mine)) {
+    throw Error(ErrorCode::kUnsupported, "NCCL works among equal versions alone: the publisher's is " +
+                                             VersionText(mine) + ", the receiver's " +
+                                             VersionText(static_cast<int>(hello.nccl)));
+  }
+  const DeviceUuid device = context_.device.uuid();
+  if (hello.device == device) {
+    throw Error(ErrorCode::kUnsupported,
+                "NCCL takes one end for a GPU, and publisher and receiver are both on " + DeviceText(device));
+  }
+}
+
+void Receiver::OnMessage(Kind kind, std::span<const std::byte> message) {
+  const auto of_nccl = static_cast<NcclKind>(kind);
+  if (of_nccl == NcclKind::kReady) return TakeReady(Decode<Ready>(message));
+  ExpectCalled();
+  switch (of_nccl) {
     case NcclKind::kGo: Decode<Bare>(message); return TakeGroupsGo();
     case NcclKind::kDone: Decode<Bare>(message); return TakeDone();
     case NcclKind::kStands: stood_ = Decode<OfEpoch>(message).epoch <= epoch_ || stood_; return;
     case NcclKind::kFailed: failed_ = Decode<OfEpoch>(message).epoch == epoch_ || failed_; return;
-    default: throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
+    default: ChannelPeer::OnMessage(kind, message);
   }
 }
 
-void Receiver::TakeHello(const Hello& hello) {
-  if (!SameToken(hello.key, context_.key)) throw Error(ErrorCode::kCorrupt, "HELLO: a wrong key");
-  try {
-    ExpectVersion(hello.version, "receiver");
-    const int mine = context_.library.version();
-    if (hello.nccl != static_cast<std::uint32_t>(mine)) {
-      throw Error(ErrorCode::kUnsupported, "NCCL works among equal versions alone: the publisher's is " +
-                                               VersionText(mine) + ", the receiver's " +
-                                               VersionText(static_cast<int>(hello.nccl)));
-    }
-    const DeviceUuid device = context_.device.uuid();
-    if (hello.device == device) {
-      throw Error(ErrorCode::kUnsupported,
-                  "NCCL takes one end for a GPU, and publisher and receiver are both on " + DeviceText(device));
-    }
-  } catch (const Error& error) {
-    return Refuse({0, error.code(), error.what()});
-  }
-  device_ = hello.device;
-  state_ = State::kWaits;
-  control_.Send(Encode(Welcome{}));
-  context_.fleets.Join(*this);
+void Receiver::ExpectCalled() const {
+  if (state_ == State::kWaits) throw Error(ErrorCode::kCorrupt, "a message of an epoch, before the first");
 }
 
 void Receiver::Call(std::uint64_t epoch) {
@@ -96,17 +80,13 @@ void Receiver::TakeReady(const Ready& ready) {
 
 // A request that comes between a call and its answer shows only that the receiver waits for something: it is repeated
 // after the answer.
-void Receiver::TakeRequest(const Request& request) {
+void Receiver::OnRequest(const Request& request) {
+  ExpectCalled();
   if (!wants()) wants_since_ = Deadline::Clock::now();
   ++unfinished_;
   if (state_ == State::kCalled) return;
   if (awaited_ > 0) --awaited_;
-  try {
-    replies_.Push(request, context_.book, context_.failpoints.load());
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kCorrupt) throw;
-    Refuse({request.ticket, error.code(), error.what()});
-  }
+  replies_.Push(request, context_.book, context_.failpoints.load());
 }
 
 void Receiver::TakeGroupsGo() {
@@ -136,15 +116,9 @@ bool Receiver::TakeGo() {
   return true;
 }
 
-void Receiver::Refuse(const Refusal& refusal) {
-  state_ = State::kRefused;
-  replies_.Clear();
-  control_.Send(Encode(refusal));
-}
-
 void Receiver::Cut(const Error& error) {
-  log::warn("nccl: receiver {} loses its connection: {}", number_, error.what());
-  cut_ = true;
+  log::warn("nccl: receiver {} loses its connection: {}", number(), error.what());
+  EndSoon();
 }
 
 }  // namespace layercast::nccl_channel

@@ -1,17 +1,17 @@
-// One receiver of the nccl channel, as its publisher sees it: its connection, the greeting, what it has asked for in
-// this epoch, and how far it has followed its fleet's call to an epoch. Its fleet decides what goes to it, and when.
+// One receiver of the nccl channel, as its publisher sees it: what it has asked for in this epoch, and how far it has
+// followed its fleet's call to an epoch. Its fleet decides what goes to it, and when.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
+#include <utility>
 
 #include "layercast/error.h"
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
-#include "src/net/control_socket.h"
+#include "src/transport/channel/channel_peer.h"
 #include "src/transport/channel/offer_book.h"
 #include "src/transport/channel/reply_queue.h"
 #include "src/transport/nccl/fleet/standing.h"
@@ -33,20 +33,12 @@ struct ReceiverContext {
 };
 
 // Resource; one thread only (the service thread). It joins a fleet when it has greeted, and its destructor leaves it.
-class Receiver {
+class Receiver final : public ChannelPeer {
  public:
-  Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number);
-  ~Receiver();
-  Receiver(const Receiver&) = delete;
-  Receiver& operator=(const Receiver&) = delete;
+  Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number)
+      : ChannelPeer(std::move(connected), number), context_(context) {}
+  ~Receiver() override;
 
-  // Takes the messages that are there, but not so many that other receivers wait long. Throws when the connection is of
-  // no more use.
-  void TakeMessages();
-  bool more() const { return more_; }  // messages may be left, even if a poll of the socket shows nothing
-  const ControlSocket& control() const { return control_; }
-  bool TooLate() const { return cut_ || (state_ == State::kGreets && greet_by_.Passed()); }
-  std::uint64_t number() const { return number_; }
   const DeviceUuid& device() const { return device_; }
 
   // Calls it to an epoch: whatever belonged to another epoch is over, and nothing that it says counts before its READY.
@@ -73,32 +65,26 @@ class Receiver {
   // Takes one GO of it; false if it has said none that was not taken.
   bool TakeGo();
 
-  // Ends what it has under way, and tells it why.
-  void Refuse(const Refusal& refusal);
-  bool refused() const { return state_ == State::kRefused; }
   // Ends its connection, soon.
   void Cut(const Error& error);
 
  private:
-  enum class State { kGreets, kWaits, kCalled, kReady, kRefused };
+  enum class State { kWaits, kCalled, kReady };
 
-  void Take(std::span<const std::byte> message);
-  void TakeOfEpoch(NcclKind kind, std::span<const std::byte> message);
-  void TakeHello(const Hello& hello);
+  bool OnHello(std::span<const std::byte> message) override;
+  void OnRequest(const Request& request) override;
+  void OnMessage(Kind kind, std::span<const std::byte> message) override;
+  void DropRequests() override { replies_.Clear(); }
+  void ExpectPartner(const Hello& hello) const;  // throws kUnsupported
+  void ExpectCalled() const;                     // throws kCorrupt
   void TakeReady(const Ready& ready);
-  void TakeRequest(const Request& request);
   void TakeGroupsGo();
   void TakeDone();
   bool waits_for_bytes() const { return awaited_ > 0 || unfinished_ > 0; }
 
-  ControlSocket control_;
   const ReceiverContext& context_;
-  const std::uint64_t number_;
-  const Deadline greet_by_;
-  State state_ = State::kGreets;
+  State state_ = State::kWaits;
   DeviceUuid device_{};
-  bool cut_ = false;
-  bool more_ = false;
   bool stood_ = false;
   Deadline::Clock::time_point wants_since_ = Deadline::Clock::now();
   std::uint64_t done_ = 0;
