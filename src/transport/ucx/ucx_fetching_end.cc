@@ -1,60 +1,31 @@
 #include "src/transport/ucx/ucx_fetching_end.h"
 
-#include <poll.h>
-
-#include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "layercast/error.h"
 
 namespace layercast::ucx_channel {
+
 UcxFetchingEnd::UcxFetchingEnd(const std::string& address, Greeted greeted, Deadline deadline)
-    : guard_(PeerAt(address)),
-      control_(std::move(greeted.control)),
-      lanes_(greeted.welcome.lanes),
-      token_(greeted.welcome.token) {
-  try {
-    guard_.Run([&] { Answer(greeted.welcome, deadline); });
-  } catch (...) {
-    Close();
-    throw;
-  }
+    : ControlledFetching(PeerAt(address)), lanes_(greeted.welcome.lanes), token_(greeted.welcome.token) {
+  control_ = std::move(greeted.control);
+  Open([&] { Answer(greeted.welcome, deadline); });
 }
 
 void UcxFetchingEnd::Answer(const Welcome& welcome, Deadline deadline) {
   link_.emplace(lanes_, control_->Device(), &OnMessage, this);
   link_->Connect(welcome.address);
   control_->Send(Encode(WorkerAddress{link_->Address()}));
-  AwaitLanes(deadline);
+  AwaitStanding(reached_, deadline, [this] { return "nothing came by UCX's lanes (" + link_->lane() + ") in time"; });
 }
 
-void UcxFetchingEnd::AwaitLanes(Deadline deadline) {
-  while (!reached_) {
-    if (Progress()) continue;
-    if (deadline.Passed()) {
-      throw Error(ErrorCode::kDeadlineExceeded, "nothing came by UCX's lanes (" + link_->lane() + ") in time");
-    }
-    if (link_->Arm()) Sleep(deadline);
-  }
+void UcxFetchingEnd::Prepare(Chunk& chunk, const ChunkRequest& /*request*/, const std::vector<std::byte>& /*message*/) {
+  chunk.owner = this;
+  chunk.pieces = ArrivedPieces(chunk.destination.size());
 }
 
-void UcxFetchingEnd::Submit(const ChunkRequest& request) {
-  guard_.Run([&] {
-    const auto [chunk, message] = requests_.Add(request);
-    chunk.owner = this;
-    chunk.pieces = ArrivedPieces(chunk.destination.size());
-    ExpectAlive();
-    control_->Send(message);
-  });
-}
-
-std::optional<ChunkCompletion> UcxFetchingEnd::Poll(Deadline deadline) {
-  return guard_.Run([&] { return requests_.Await(deadline, [this] { return Progress(); }, [&] { Wait(deadline); }); });
-}
-
-void UcxFetchingEnd::Close() noexcept {
-  guard_.Close();
+void UcxFetchingEnd::End() noexcept {
   if (link_) link_->Disconnect();  // runs callbacks, which use link_ and requests_
   link_.reset();
   control_.reset();
@@ -65,13 +36,12 @@ bool UcxFetchingEnd::Progress() {
   const bool moved = link_->Progress();
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   if (moved && lost_.empty() && link_->failure().empty()) return true;
-  ExpectAlive();
+  ExpectThere();
   return false;
 }
 
-void UcxFetchingEnd::ExpectAlive() {
-  control_->Flush();
-  if (const auto message = control_->Receive()) ThrowRefused(*message);
+void UcxFetchingEnd::ExpectThere() {
+  TakeMessages();
   if (lost_.empty()) lost_ = link_->failure();
   if (!lost_.empty()) ThrowLost(*control_, lost_);
 }
@@ -80,15 +50,15 @@ ucs_status_t UcxFetchingEnd::OnMessage(void* end, const void* header, std::size_
                                        std::size_t length, const ucp_am_recv_param_t* param) {
   auto& self = *static_cast<UcxFetchingEnd*>(end);
   try {
-    self.TakeMessage({static_cast<const std::byte*>(header), header_length}, data, length,
-                     (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
+    self.TakeActive({static_cast<const std::byte*>(header), header_length}, data, length,
+                    (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
   } catch (...) {
     self.failure_ = std::current_exception();
   }
   return UCS_OK;  // UCX drops what was not taken
 }
 
-void UcxFetchingEnd::TakeMessage(std::span<const std::byte> bytes, void* data, std::size_t length, bool rendezvous) {
+void UcxFetchingEnd::TakeActive(std::span<const std::byte> bytes, void* data, std::size_t length, bool rendezvous) {
   if (const Kind kind = DecodeKind(bytes); kind != Kind::kPiece && kind != Kind::kPong) {
     throw Error(ErrorCode::kCorrupt, "an unknown kind of active message");
   }
@@ -155,13 +125,11 @@ void UcxFetchingEnd::CompleteIfWhole(Chunk& chunk) {
 
 void UcxFetchingEnd::Wait(Deadline deadline) {
   if (Spin(lanes_).Until([&] { return Progress(); })) return;
-  if (liveness_.ShouldAsk(requests_.size())) control_->Send(Encode(Bare{Kind::kPing}));
-  if (link_->Arm()) Sleep(deadline.AtMost(Liveness::kAskAfter / 2));
+  ControlledFetching::Wait(deadline);
 }
 
 void UcxFetchingEnd::Sleep(Deadline deadline) {
-  pollfd items[] = {control_->Events(), {link_ ? link_->fd() : -1, POLLIN, 0}};
-  ::poll(items, 2, static_cast<int>(deadline.AtMost(std::chrono::seconds(1)).Remaining().count()));
+  if (link_->Arm()) SleepFor(deadline.Remaining(), link_->fd());
 }
 
 }  // namespace layercast::ucx_channel

@@ -1,7 +1,6 @@
 #include "src/transport/ucx/ucx_receiver.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "layercast/error.h"
@@ -11,7 +10,6 @@
 namespace layercast::ucx_channel {
 namespace {
 
-constexpr std::chrono::seconds kTimeToGreet{5};
 // Shorter pieces are sent together with their header. Longer ones are sent by rendezvous: once the receiver has said
 // where they belong, and with no copy on the way.
 constexpr std::size_t kRendezvousFrom = std::size_t{32} << 10;
@@ -20,51 +18,36 @@ constexpr std::size_t kMaxUnsent = std::size_t{1} << 20;
 
 }  // namespace
 
-Receiver::Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number)
-    : control_(std::move(connected)), context_(context), number_(number), greet_by_(Deadline::After(kTimeToGreet)) {}
-
 Receiver::~Receiver() {
   if (link_) link_->Disconnect();  // runs callbacks, which use link_
   link_.reset();
   reads_.reset();
 }
 
-void Receiver::TakeMessages() {
-  control_.Flush();
-  more_ = control_.ReceiveSome([this](std::span<const std::byte> message) {
-    if (!refused_) Take(message);
-  });
+// HELLO comes first. The receiver has greeted when it has answered WELCOME: then the lanes are set up.
+bool Receiver::OnHello(std::span<const std::byte> message) {
+  const bool welcomed = link_ || reads_;
+  welcomed ? TakeAnswer(message) : TakeHello(Decode<Hello>(message));
+  return welcomed;
 }
 
-void Receiver::Take(std::span<const std::byte> message) {
-  const Kind kind = DecodeKind(message);
-  if (!link_ && !reads_) return TakeHello(Decode<Hello>(message));  // HELLO comes first
-  if (!greeted_) return TakeAnswer(message);
-  if (kind == kRead && reads_) return reads_->Return(Decode<Read>(message).ticket);
-  switch (kind) {
-    case Kind::kRequest: return TakeRequest(Decode<Request>(message));
-    case Kind::kPing: Decode<Bare>(message); return TakePing();
-    default: throw Error(ErrorCode::kCorrupt, "an unknown kind of message");
-  }
+void Receiver::OnMessage(Kind kind, std::span<const std::byte> message) {
+  if (kind != kRead || !reads_) return ChannelPeer::OnMessage(kind, message);
+  reads_->Return(Decode<Read>(message).ticket);
 }
 
 void Receiver::TakeAnswer(std::span<const std::byte> message) {
   if (reads_) {
     if (Decode<Read>(message).ticket != 0) throw Error(ErrorCode::kCorrupt, "READ of what was not granted");
-    greeted_ = true;
     return;
   }
   link_->Connect(Decode<WorkerAddress>(message).address);
-  greeted_ = true;
   SendPong();  // shows the receiver that the lanes work
 }
 
-void Receiver::TakePing() {
-  if (!reads_) {
-    pong_owed_ = true;
-  } else {
-    control_.Send(Encode(Bare{Kind::kPong}));
-  }
+void Receiver::OnPing() {
+  if (reads_) return ChannelPeer::OnPing();
+  pong_owed_ = true;
 }
 
 void Receiver::TakeHello(const Hello& hello) {
@@ -93,32 +76,21 @@ bool Receiver::WelcomeToRead(const Hello& hello) {
     control_.Send(Encode(reads_->Describe(token_)));
   } catch (const Error& error) {
     reads_.reset();
-    log::warn("ucx: receiver {} gets messages, for it cannot read one-sided: {}", number_, error.what());
+    log::warn("ucx: receiver {} gets messages, for it cannot read one-sided: {}", number(), error.what());
   }
   return reads_.has_value();
 }
 
-void Receiver::TakeRequest(const Request& request) {
+void Receiver::OnRequest(const Request& request) {
   if (reads_ && reads_->size() + replies_.all().size() >= kMaxRequestsUnderWay) {
     throw Error(ErrorCode::kCorrupt, "too many requests under way");
   }
-  try {
-    replies_.Push(request, context_.book, context_.failpoints.load());
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kCorrupt) throw;
-    Refuse({request.ticket, error.code(), error.what()});
-  }
-}
-
-void Receiver::Refuse(const Refusal& refusal) {
-  refused_ = true;
-  replies_.Clear();
-  control_.Send(Encode(refusal));
+  replies_.Push(request, context_.book, context_.failpoints.load());
 }
 
 bool Receiver::Progress() {
   if (reads_) return ProgressReads();
-  if (!greeted_) return false;
+  if (!greeted()) return false;
   if (pong_owed_ && !pong_under_way_) SendPong();
   Feed();
   const bool moved = link_->Progress();
@@ -128,7 +100,7 @@ bool Receiver::Progress() {
 
 bool Receiver::ProgressReads() {
   const bool moved = reads_->target().Progress();
-  if (!greeted_) return moved;
+  if (!greeted()) return moved;
   if (replies_.empty() || control_.unsent() > kMaxUnsent) return moved;
   GrantNext();
   return true;

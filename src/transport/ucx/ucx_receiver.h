@@ -1,5 +1,5 @@
-// One receiver of the ucx channel, as its publisher sees it: the greeting, what it has asked for, and the pieces on
-// their way to it, or what it may read. Used by UcxOfferingEnd.
+// One receiver of the ucx channel, as its publisher sees it: what it has asked for, and the pieces on their way to it,
+// or what it may read. Used by UcxOfferingEnd.
 #pragma once
 
 #include <atomic>
@@ -7,13 +7,13 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "layercast/memory.h"
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
-#include "src/net/control_socket.h"
+#include "src/transport/channel/channel_peer.h"
 #include "src/transport/channel/offer_book.h"
 #include "src/transport/channel/reply_queue.h"
 #include "src/transport/ucx/one_sided/granted_reads.h"
@@ -33,33 +33,21 @@ struct ReceiverContext {
   bool reads_anywhere = false;         // also where both ends are on one host
 };
 
-// Resource; one thread only (the service thread).
-class Receiver {
+// Resource; one thread only (the service thread). After its destructor no offer is read for this receiver any more.
+class Receiver final : public ChannelPeer {
  public:
-  Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number);
-  // After it no offer is read for this receiver any more.
-  ~Receiver();
-  Receiver(const Receiver&) = delete;
-  Receiver& operator=(const Receiver&) = delete;
+  Receiver(UniqueFd connected, const ReceiverContext& context, std::uint64_t number)
+      : ChannelPeer(std::move(connected), number), context_(context) {}
+  ~Receiver() override;
 
-  // Takes the messages that are there, but not so many that other receivers wait long. Throws when the connection is of
-  // no more use.
-  void TakeMessages();
-  bool more() const { return more_; }  // messages may be left, even if a poll of the socket shows nothing
   // Sends what may be sent, and lets UCX work; true when something moved. Throws when the connection is of no more use.
   bool Progress();
-
-  const ControlSocket& control() const { return control_; }
   // The descriptor by which to wait for UCX; -1: there is none yet.
   int wait_fd() const { return reads_ ? reads_->target().fd() : link_ ? link_->fd() : -1; }
   // Whether a thread may sleep until control() or wait_fd() says something.
   bool Arm() { return reads_ ? reads_->target().Arm() : !link_ || link_->Arm(); }
   bool spins() const { return spins_ && busy(); }
-  bool TooLate() const { return !greeted_ && greet_by_.Passed(); }
-  std::uint64_t number() const { return number_; }  // among all that ever came, for the log
   bool Holds(const Offered& offered) const;
-  // Tells the receiver why nothing more will come, and drops what it has asked for.
-  void Refuse(const Refusal& refusal);
 
  private:
   struct Piece {
@@ -71,12 +59,14 @@ class Receiver {
     Deadline::Clock::time_point sent;
   };
 
-  void Take(std::span<const std::byte> message);
+  bool OnHello(std::span<const std::byte> message) override;
+  void OnRequest(const Request& request) override;
+  void OnPing() override;
+  void OnMessage(Kind kind, std::span<const std::byte> message) override;
+  void DropRequests() override { replies_.Clear(); }
   void TakeHello(const Hello& hello);
   void TakeAnswer(std::span<const std::byte> message);
   bool WelcomeToRead(const Hello& hello);
-  void TakePing();
-  void TakeRequest(const Request& request);
   bool ProgressReads();
   void GrantNext();
   void Feed();
@@ -88,15 +78,9 @@ class Receiver {
   void End(const Piece& piece);
   bool busy() const { return !replies_.empty() || !under_way_.empty(); }
 
-  ControlSocket control_;
   const ReceiverContext& context_;
-  const std::uint64_t number_;
   HostMemory memory_;
-  const Deadline greet_by_;
   Token token_{};
-  bool greeted_ = false;  // the lanes are set up
-  bool refused_ = false;
-  bool more_ = false;
   bool spins_ = false;
   bool pong_owed_ = false;
   bool pong_under_way_ = false;  // one at a time: a receiver that does not let UCX work takes none

@@ -1,7 +1,5 @@
 #include "src/transport/ucx/one_sided/ucx_reading_end.h"
 
-#include <poll.h>
-
 #include <chrono>
 #include <utility>
 
@@ -19,13 +17,9 @@ constexpr std::chrono::seconds kStuckAfter{10};               // UCX gives a pee
 
 UcxReadingEnd::UcxReadingEnd(const std::string& address, Greeted greeted, std::unique_ptr<RemoteReads> reads,
                              Deadline deadline)
-    : guard_(PeerAt(address)), control_(std::move(greeted.control)), reads_(std::move(reads)) {
-  try {
-    guard_.Run([&] { ReadToken(greeted.welcome, deadline); });
-  } catch (...) {
-    Close();
-    throw;
-  }
+    : ControlledFetching(PeerAt(address)), reads_(std::move(reads)) {
+  control_ = std::move(greeted.control);
+  Open([&] { ReadToken(greeted.welcome, deadline); });
 }
 
 // Reads the publisher's token, which shows that the lanes work and bring the bytes that were meant.
@@ -37,34 +31,22 @@ void UcxReadingEnd::ReadToken(const Welcome& welcome, Deadline deadline) {
   while (!landed) {
     const bool moved = reads_->Progress();
     landed = reads_->TakeLanded().has_value();
-    TakeMessages();
-    ExpectReadable();
+    ExpectThere();
     if (!landed && deadline.Passed()) {
       throw Error(ErrorCode::kDeadlineExceeded, "nothing came by UCX's lanes (" + lane_ + ") in time");
     }
-    if (!landed && !moved && reads_->Arm()) Sleep(deadline);
+    if (!landed && !moved) Sleep(deadline.AtMost(std::chrono::seconds(1)));
   }
   if (seen_ != welcome.token) throw Error(ErrorCode::kCorrupt, "what was read is not the publisher's token");
   token_key_.reset();
   control_->Send(Encode(Read{0}));
 }
 
-void UcxReadingEnd::Submit(const ChunkRequest& request) {
-  guard_.Run([&] {
-    const auto [chunk, message] = requests_.Add(request);
-    chunk.plan = ReadPlan(request.regions);
-    TakeMessages();
-    ExpectReadable();
-    control_->Send(message);
-  });
+void UcxReadingEnd::Prepare(Chunk& chunk, const ChunkRequest& request, const std::vector<std::byte>& /*message*/) {
+  chunk.plan = ReadPlan(request.regions);
 }
 
-std::optional<ChunkCompletion> UcxReadingEnd::Poll(Deadline deadline) {
-  return guard_.Run([&] { return requests_.Await(deadline, [this] { return Progress(); }, [&] { Wait(deadline); }); });
-}
-
-void UcxReadingEnd::Close() noexcept {
-  guard_.Close();
+void UcxReadingEnd::End() noexcept {
   if (reads_ != nullptr) reads_->Abandon();
   token_key_.reset();
   to_read_.clear();
@@ -77,15 +59,14 @@ void UcxReadingEnd::Close() noexcept {
 bool UcxReadingEnd::Progress() {
   bool moved = reads_->Progress();
   moved = TakeLanded() || moved;
-  TakeMessages();
-  ExpectReadable();
+  ExpectThere();
   moved = ReadMore() || moved;
   return CompleteWhole() || moved;
 }
 
-void UcxReadingEnd::TakeMessages() {
-  control_->Flush();
-  while (const auto message = control_->Receive()) TakeMessage(*message);
+void UcxReadingEnd::ExpectThere() {
+  TakeMessages();
+  ExpectReadable();
 }
 
 void UcxReadingEnd::TakeMessage(std::span<const std::byte> message) {
@@ -98,7 +79,6 @@ void UcxReadingEnd::TakeMessage(std::span<const std::byte> message) {
   } else {
     ThrowRefused(message);
   }
-  liveness_.Heard();
 }
 
 void UcxReadingEnd::TakeGranted(Granted granted) {
@@ -110,7 +90,7 @@ void UcxReadingEnd::TakeGranted(Granted granted) {
     if (!chunk->plan.tensors().contains(each.tensor) || chunk->places.contains(each.tensor)) {
       throw Error(ErrorCode::kCorrupt, "GRANTED of a tensor that was not asked for: " + std::to_string(each.tensor));
     }
-    chunk->places.emplace(each.tensor, Place{std::move(each.place), nullptr});
+    chunk->places.emplace(each.tensor, Chunk::Place{std::move(each.place), nullptr});
   }
   if (!granted.last) return;
   if (chunk->places.size() != chunk->plan.tensors().size()) {
@@ -152,7 +132,7 @@ bool UcxReadingEnd::ReadMore() {
 
 bool UcxReadingEnd::ReadNext(Chunk& chunk) {
   const ReadPlan::Run run = chunk.plan.Take(kReadBytes);
-  Place& place = chunk.places.at(run.tensor);
+  Chunk::Place& place = chunk.places.at(run.tensor);
   if (place.key == nullptr) place.key = reads_->Open(place.granted.key);
   std::uint64_t address = 0;
   if (__builtin_add_overflow(place.granted.address, run.offset, &address)) {
@@ -184,19 +164,19 @@ void UcxReadingEnd::Wait(Deadline deadline) {
   if (reading_ != 0 && waited_ > kStuckAfter) {
     throw Error(ErrorCode::kUnavailable, "no read has come for " + std::to_string(kStuckAfter.count()) + " seconds");
   }
-  if (liveness_.ShouldAsk(requests_.size())) {
-    control_->Send(Encode(Bare{Kind::kPing}));
-    ++pongs_owed_;
-  }
-  if (!reads_->Arm()) return;
-  const auto began = Deadline::Clock::now();
-  Sleep(deadline.AtMost(Liveness::kAskAfter / 2));
-  waited_ += Deadline::Clock::now() - began;
+  ControlledFetching::Wait(deadline);
+}
+
+void UcxReadingEnd::Ask() {
+  ControlledFetching::Ask();
+  ++pongs_owed_;
 }
 
 void UcxReadingEnd::Sleep(Deadline deadline) {
-  pollfd items[] = {control_->Events(), {reads_->fd(), POLLIN, 0}};
-  ::poll(items, 2, static_cast<int>(deadline.AtMost(std::chrono::seconds(1)).Remaining().count()));
+  if (!reads_->Arm()) return;
+  const auto began = Deadline::Clock::now();
+  SleepFor(deadline.Remaining(), reads_->fd());
+  waited_ += Deadline::Clock::now() - began;
 }
 
 }  // namespace layercast::ucx_channel
