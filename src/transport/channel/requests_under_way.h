@@ -1,19 +1,17 @@
 // The chunks that a receiver has asked for, and those of them that have come whole. The publisher's counterpart is
-// ReplyQueue. Part of each FetchingEnd that copies.
+// ReplyQueue. Part of FetchingBase.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "layercast/error.h"
-#include "src/base/deadline.h"
 #include "src/tensor/region_views.h"
 #include "src/transport/channel/channel.h"
 #include "src/transport/channel/channel_messages.h"
@@ -84,18 +82,6 @@ class RequestsUnderWay {
     ChunkCompletion completion = std::move(done_.front());
     done_.pop_front();
     return completion;
-  }
-
-  // Does what FetchingEnd::Poll is to do. `progress` returns whether anything moved; `wait` may take until the
-  // deadline.
-  template <typename Progress, typename Wait>
-  std::optional<ChunkCompletion> Await(Deadline deadline, const Progress& progress, const Wait& wait) {
-    while (!has_done()) {
-      if (progress()) continue;
-      if (empty() || deadline.Passed()) return std::nullopt;
-      wait();
-    }
-    return TakeDone();
   }
 
   void Clear() {

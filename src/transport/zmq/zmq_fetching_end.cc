@@ -20,11 +20,11 @@ std::span<const std::byte> BytesOf(const zmq::message_t& message) {
 }  // namespace
 
 ZmqFetchingEnd::ZmqFetchingEnd(const std::string& address, Deadline deadline)
-    : guard_("zmq: publisher at " + address),
-      context_(MakeContext(guard_.peer())),
+    : FetchingBase("zmq: publisher at " + address),
+      context_(MakeContext(peer())),
       socket_(MakeDealer(context_)),
       monitor_(context_, socket_, kMostMessageBytes) {
-  guard_.Run([&] { Greet(address, deadline); });
+  Open([&] { Greet(address, deadline); });
 }
 
 void ZmqFetchingEnd::Greet(const std::string& address, Deadline deadline) {
@@ -43,36 +43,19 @@ void ZmqFetchingEnd::Greet(const std::string& address, Deadline deadline) {
     if (items[0].revents != 0 && sent) Receive();
     sent = sent || items[0].revents != 0;
     if (welcomed_) return;
-    ExpectConnected();
+    ExpectThere();
     ExpectAnEnd();
     if (deadline.Passed()) throw Error(ErrorCode::kDeadlineExceeded, "it did not answer our HELLO in time");
   }
 }
 
-void ZmqFetchingEnd::Submit(const ChunkRequest& request) {
-  guard_.Run([&] {
-    const std::vector<std::byte> message = requests_.Add(request).message;
-    ExpectConnected();
-    Send(message);
-  });
+bool ZmqFetchingEnd::Progress() {
+  if (Receive()) return true;
+  if (requests_.empty()) ExpectThere();
+  return false;
 }
 
-std::optional<ChunkCompletion> ZmqFetchingEnd::Poll(Deadline deadline) {
-  return guard_.Run([&]() -> std::optional<ChunkCompletion> {
-    while (!requests_.has_done() && !Receive()) {
-      if (requests_.empty()) {
-        ExpectConnected();
-        return std::nullopt;
-      }
-      if (deadline.Passed()) return std::nullopt;
-      Wait(deadline);
-    }
-    return requests_.TakeDone();
-  });
-}
-
-void ZmqFetchingEnd::Close() noexcept {
-  guard_.Close();
+void ZmqFetchingEnd::End() noexcept {
   requests_.Clear();
   socket_.close();
 }
@@ -124,11 +107,13 @@ void ZmqFetchingEnd::TakePiece(const PieceHeader& header, std::span<const std::b
 }
 
 void ZmqFetchingEnd::Wait(Deadline deadline) {
-  ExpectConnected();
+  ExpectThere();
   ExpectAnEnd();
   if (monitor_.Moved()) liveness_.Heard();
-  const bool ask = liveness_.ShouldAsk(requests_.size());  // Receive has drained the socket
-  if (ask) Send(Encode(Bare{Kind::kPing}));
+  FetchingBase::Wait(deadline);  // Receive has drained the socket
+}
+
+void ZmqFetchingEnd::Sleep(Deadline deadline) {
   zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {monitor_.events().handle(), 0, ZMQ_POLLIN, 0}};
   PollSockets(items, deadline.AtMost(MessageMeter::kLook).Remaining());
 }
@@ -138,7 +123,7 @@ void ZmqFetchingEnd::ExpectAnEnd() {
   throw Error(ErrorCode::kCorrupt, MessageMeter::Complaint(kMostMessageBytes));
 }
 
-void ZmqFetchingEnd::ExpectConnected() {
+void ZmqFetchingEnd::ExpectThere() {
   const std::string& ended = monitor_.Ended();
   if (!ended.empty()) throw LostConnection(ended, kPiecesUnderWay * kMostMessageBytes);
 }
