@@ -1,19 +1,25 @@
-// The names of all transports, those too that this build lacks. Used by whoever takes or lists names.
+// The table of all transports, with those too that this build lacks. Used by whoever takes or lists names, and by
+// transports.h.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
 namespace layercast {
 
-// Value.
+class Transport;
+
+// A row of the table. Value.
 struct ChannelName {
   std::string_view name;
   bool leaves_the_process = true;  // it can reach another process
   std::string_view lacking{};      // why this build does not have it; empty: it does
+  std::unique_ptr<Transport> (*make)(std::optional<int> cuda_device) = nullptr;  // null if this build lacks it
 };
 
-// In the order of AllTransports().
+// In order of preference.
 std::span<const ChannelName> ChannelNames();
 
 }  // namespace layercast

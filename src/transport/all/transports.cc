@@ -18,21 +18,41 @@
 #endif
 
 namespace layercast {
+namespace {
 
-std::vector<std::unique_ptr<Transport>> AllTransports([[maybe_unused]] std::optional<int> cuda_device) {
-  std::vector<std::unique_ptr<Transport>> transports;
-  transports.push_back(MakeInprocTransport());
-  transports.push_back(MakeShmTransport());
+[[maybe_unused]] constexpr std::string_view kNoCuda = "CUDA was not found, or switched off, when it was configured";
+[[maybe_unused]] constexpr std::string_view kNoNccl = "nccl.h of the CUDA toolkit was not found when it was configured";
+
+constexpr ChannelName kChannels[] = {
+    {.name = "inproc", .leaves_the_process = false, .make = [](auto) { return MakeInprocTransport(); }},
+    {.name = "shm", .make = [](auto) { return MakeShmTransport(); }},
 #if LAYERCAST_HAVE_UCX
-  transports.push_back(MakeUcxTransport());
+    {.name = "ucx", .make = [](auto) { return MakeUcxTransport(); }},
+#else
+    {.name = "ucx", .lacking = "UCX, libucx-dev, was not found, or switched off, when it was configured"},
 #endif
 #if LAYERCAST_HAVE_CUDA
-  transports.push_back(MakeCudaIpcTransport(cuda_device));
+    {.name = "cuda_ipc", .make = [](auto device) { return MakeCudaIpcTransport(device); }},
+#else
+    {.name = "cuda_ipc", .lacking = kNoCuda},
 #endif
 #if LAYERCAST_HAVE_NCCL
-  transports.push_back(MakeNcclTransport(cuda_device));
+    {.name = "nccl", .make = [](auto device) { return MakeNcclTransport(device); }},
+#else
+    {.name = "nccl", .lacking = LAYERCAST_HAVE_CUDA ? kNoNccl : kNoCuda},
 #endif
-  transports.push_back(MakeZmqTransport());
+    {.name = "zmq", .make = [](auto) { return MakeZmqTransport(); }},
+};
+
+}  // namespace
+
+std::span<const ChannelName> ChannelNames() { return kChannels; }
+
+std::vector<std::unique_ptr<Transport>> AllTransports(std::optional<int> cuda_device) {
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (const ChannelName& channel : kChannels) {
+    if (channel.make != nullptr) transports.push_back(channel.make(cuda_device));
+  }
   return transports;
 }
 
@@ -52,27 +72,9 @@ std::vector<std::unique_ptr<Transport>> TransportsNamed(std::span<const std::str
   return transports;
 }
 
-std::span<const ChannelName> ChannelNames() {
-  constexpr std::string_view kNoUcx = "UCX, libucx-dev, was not found, or switched off, when it was configured";
-  constexpr std::string_view kNoCuda = "CUDA was not found, or switched off, when it was configured";
-  constexpr std::string_view kNoNccl = "nccl.h of the CUDA toolkit was not found when it was configured";
-  static constexpr ChannelName kNames[] = {
-      {.name = "inproc", .leaves_the_process = false},
-      {.name = "shm"},
-      {.name = "ucx", .lacking = LAYERCAST_HAVE_UCX ? "" : kNoUcx},
-      {.name = "cuda_ipc", .lacking = LAYERCAST_HAVE_CUDA ? "" : kNoCuda},
-      {.name = "nccl",
-       .lacking = LAYERCAST_HAVE_NCCL   ? ""
-                  : LAYERCAST_HAVE_CUDA ? kNoNccl
-                                        : kNoCuda},
-      {.name = "zmq"},
-  };
-  return kNames;
-}
-
 void ThrowNoChannel(const std::string& name) {
   std::string why, names;
-  for (const ChannelName& channel : ChannelNames()) {
+  for (const ChannelName& channel : kChannels) {
     if (channel.lacking.empty()) {
       names += (names.empty() ? "" : ", ") + std::string(channel.name);
     } else if (channel.name == name) {

@@ -1,4 +1,4 @@
-// The transports of this build: the one list of them.
+// The transports of this build.
 #pragma once
 
 #include <memory>
