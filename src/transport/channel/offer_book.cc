@@ -34,7 +34,10 @@ std::shared_ptr<Offered> OfferBook::Remove(std::uint64_t offer_id, const Cut& cu
             offered->pieces_under_way, offer_id);
   do {
     lock.unlock();
-    cut(offered);
+    offered->overdue = true;
+    overdue_ = true;
+    service_.Ring();
+    if (cut) cut(offered);
     lock.lock();
   } while (!changed_.wait_for(lock, kAgain, drained));
   return offered;

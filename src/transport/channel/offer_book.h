@@ -3,6 +3,7 @@
 // ucx and nccl.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -24,6 +25,7 @@ struct Offered {
   std::vector<OfferedTensor> tensors;
   bool removed = false;              // guarded by the book's mutex
   std::size_t pieces_under_way = 0;  // guarded by the book's mutex
+  std::atomic<bool> overdue{false};  // removed long ago: whoever still holds pieces is to lose its connection
 };
 
 class OfferBook;
@@ -40,7 +42,7 @@ using OfferUse = std::unique_ptr<Offered, EndUse>;
 // Thread-safe.
 class OfferBook {
  public:
-  // Ends the connections that still hold pieces of this offer, now or soon; called again until none does.
+  // Ends the connections that still hold pieces of this offer; called again until none does.
   using Cut = std::function<void(const std::shared_ptr<Offered>&)>;
 
   // `channel` ("zmq") opens every message. `service` wakes the service thread when an offer is removed, so that it
@@ -49,8 +51,11 @@ class OfferBook {
 
   void Add(const Offer& offer);
   // Takes the offer out of the book, waits until no piece of it is on its way, and returns it; null if it was not
-  // there. After a second it calls `cut`, again and again, to end the connections of receivers that still hold pieces.
-  std::shared_ptr<Offered> Remove(std::uint64_t offer_id, const Cut& cut);
+  // there. After a second it calls `cut`, again and again, to end the connections of receivers that still hold pieces;
+  // without it, the service does that, for it finds the offer overdue.
+  std::shared_ptr<Offered> Remove(std::uint64_t offer_id, const Cut& cut = {});
+  // Whether an offer has become overdue since the last call.
+  bool TakeOverdue() { return overdue_.exchange(false); }
   // Throws kNotFound.
   std::shared_ptr<Offered> Find(std::uint64_t offer_id) const;
 
@@ -66,6 +71,7 @@ class OfferBook {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::uint64_t, std::shared_ptr<Offered>> offers_;  // guarded by mutex_
+  std::atomic<bool> overdue_{false};
 };
 
 }  // namespace layercast

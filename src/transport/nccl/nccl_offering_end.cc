@@ -54,10 +54,4 @@ NcclOfferingEnd::NcclOfferingEnd(NcclParts parts, const OfferingOptions& options
         Serve(receivers, fleets, stop);
       }) {}
 
-void NcclOfferingEnd::Remove(std::uint64_t offer_id) {
-  // No receiver has to be cut: only copies on the publisher's own device read the offer's memory, and they wait for no
-  // receiver.
-  book_.Remove(offer_id, [this](const std::shared_ptr<Offered>& /*offered*/) { wake_.Ring(); });
-}
-
 }  // namespace layercast::nccl_channel

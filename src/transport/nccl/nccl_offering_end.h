@@ -22,7 +22,9 @@ class NcclOfferingEnd final : public OfferingEnd {
   std::string address() const override { return address_.Text(); }
   bool reads_from(const Device& device) const override { return device == parts_.device->device_memory().device(); }
   void Add(const Offer& offer) override { book_.Add(offer); }
-  void Remove(std::uint64_t offer_id) override;
+  // No receiver has to be cut: only copies on the publisher's own device read the offer's memory, and they wait for no
+  // receiver.
+  void Remove(std::uint64_t offer_id) override { book_.Remove(offer_id); }
   void Arm(FailPoints& failpoints) override { failpoints_ = &failpoints; }
   double core_seconds() override { return service_.core_seconds(); }
 

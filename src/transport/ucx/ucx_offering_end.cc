@@ -19,8 +19,7 @@ constexpr std::chrono::milliseconds kTick{1000};
 // Serves every receiver a few pieces at a time, in turn, so that a slow one does not hold up others. One thread only.
 class Service {
  public:
-  Service(Receivers<Receiver, ReceiverContext>& receivers, Overdue& overdue)
-      : receivers_(receivers), overdue_(overdue) {}
+  Service(Receivers<Receiver, ReceiverContext>& receivers, OfferBook& book) : receivers_(receivers), book_(book) {}
   void Run(const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       bool moved = false;
@@ -52,17 +51,16 @@ class Service {
   }
 
   void CutOverdue() {
-    for (const std::shared_ptr<Offered>& offered : overdue_.Take()) {
-      receivers_.ForEach([&](Receiver& receiver) {
-        if (!receiver.Holds(*offered)) return;
-        receiver.Refuse({0, ErrorCode::kNotFound, "the offer was removed while it was read"});
-        throw Error(ErrorCode::kUnavailable, "it stopped reading");
-      });
-    }
+    if (!book_.TakeOverdue()) return;
+    receivers_.ForEach([](Receiver& receiver) {
+      if (!receiver.HoldsOverdue()) return;
+      receiver.Refuse({0, ErrorCode::kNotFound, "the offer was removed while it was read"});
+      throw Error(ErrorCode::kUnavailable, "it stopped reading");
+    });
   }
 
   Receivers<Receiver, ReceiverContext>& receivers_;
-  Overdue& overdue_;
+  OfferBook& book_;
 };
 
 std::unique_ptr<ReadableOffers> MakeReadable(const OneSided* one_sided) {
@@ -77,16 +75,6 @@ std::unique_ptr<ReadableOffers> MakeReadable(const OneSided* one_sided) {
 
 }  // namespace
 
-void Overdue::Add(const std::shared_ptr<Offered>& offered) {
-  const std::lock_guard lock(mutex_);
-  offers_.push_back(offered);
-}
-
-std::vector<std::shared_ptr<Offered>> Overdue::Take() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(offers_, {});
-}
-
 UcxOfferingEnd::UcxOfferingEnd(const std::string& bind_host, const UcxParts& parts)
     : book_("ucx", wake_),
       readable_(MakeReadable(parts.one_sided.get())),
@@ -94,14 +82,11 @@ UcxOfferingEnd::UcxOfferingEnd(const std::string& bind_host, const UcxParts& par
       service_("ucx", "lc-ucx", wake_, [this, anywhere = parts.reads_anywhere](const std::stop_token& stop) {
         const ReceiverContext context{address_.key, book_, failpoints_, readable_.get(), anywhere};
         Receivers<Receiver, ReceiverContext> receivers("ucx", std::move(listener_), context, wake_, kMaxReceivers);
-        Service(receivers, overdue_).Run(stop);
+        Service(receivers, book_).Run(stop);
       }) {}
 
 void UcxOfferingEnd::Remove(std::uint64_t offer_id) {
-  const std::shared_ptr<Offered> removed = book_.Remove(offer_id, [this](const std::shared_ptr<Offered>& offered) {
-    overdue_.Add(offered);
-    wake_.Ring();
-  });
+  const std::shared_ptr<Offered> removed = book_.Remove(offer_id);
   if (removed != nullptr && readable_ != nullptr) readable_->Forget(*removed);
 }
 

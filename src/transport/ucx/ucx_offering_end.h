@@ -4,9 +4,7 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <vector>
 
 #include "src/net/control_socket.h"
 #include "src/net/service_thread.h"
@@ -17,18 +15,6 @@
 #include "src/transport/ucx/ucx_transport.h"
 
 namespace layercast::ucx_channel {
-
-// Offers that were removed, but of which receivers still hold pieces: the service ends the connections of these
-// receivers. Thread-safe.
-class Overdue {
- public:
-  void Add(const std::shared_ptr<Offered>& offered);
-  std::vector<std::shared_ptr<Offered>> Take();
-
- private:
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<Offered>> offers_;  // guarded by mutex_; second owner: the removing thread
-};
 
 // Thread-safe.
 class UcxOfferingEnd final : public OfferingEnd {
@@ -44,7 +30,6 @@ class UcxOfferingEnd final : public OfferingEnd {
  private:
   WakeUp wake_;
   OfferBook book_;
-  Overdue overdue_;
   std::unique_ptr<ReadableOffers> readable_;  // null: no one-sided reads
   std::atomic<FailPoints*> failpoints_{nullptr};
   ControlAddress address_{.channel = "ucx", .key = RandomToken()};

@@ -117,9 +117,10 @@ void Receiver::GrantNext() {
   replies_.Pop();
 }
 
-bool Receiver::Holds(const Offered& offered) const {
-  if (reads_) return reads_->Hold(offered);
-  return std::ranges::any_of(under_way_, [&](const auto& piece) { return piece->offered.get() == &offered; });
+bool Receiver::HoldsOverdue() const {
+  if (reads_) return reads_->HoldOverdue();
+  return std::ranges::any_of(under_way_,
+                             [](const auto& piece) { return piece->offered != nullptr && piece->offered->overdue; });
 }
 
 void Receiver::Feed() {

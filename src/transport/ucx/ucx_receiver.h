@@ -47,7 +47,7 @@ class Receiver final : public ChannelPeer {
   // Whether a thread may sleep until control() or wait_fd() says something.
   bool Arm() { return reads_ ? reads_->target().Arm() : !link_ || link_->Arm(); }
   bool spins() const { return spins_ && busy(); }
-  bool Holds(const Offered& offered) const;
+  bool HoldsOverdue() const;  // whether it still reads an offer that was removed long ago
 
  private:
   struct Piece {

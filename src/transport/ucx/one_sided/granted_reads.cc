@@ -43,8 +43,8 @@ Welcome GrantedReads::Describe(const Token& token) const {
           {reinterpret_cast<std::uintptr_t>(token_.data()), registered_token_->key()}};
 }
 
-bool GrantedReads::Hold(const Offered& offered) const {
-  return std::ranges::any_of(granted_, [&](const auto& granted) { return granted.second.get() == &offered; });
+bool GrantedReads::HoldOverdue() const {
+  return std::ranges::any_of(granted_, [](const auto& granted) { return granted.second->overdue.load(); });
 }
 
 void GrantedReads::Grant(const Reply& reply, ControlSocket& control) {

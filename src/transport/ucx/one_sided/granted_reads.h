@@ -34,7 +34,7 @@ class GrantedReads {
   Welcome Describe(const Token& token) const;
 
   std::size_t size() const { return granted_.size(); }
-  bool Hold(const Offered& offered) const;  // whether anything of this offer is granted
+  bool HoldOverdue() const;  // whether anything is granted of an offer that was removed long ago
   // Tells the receiver where to read what it has asked for. Throws kNotFound (the offer was removed), kCorrupt (the
   // ticket is granted already) and kUnsupported (the memory cannot be registered).
   void Grant(const Reply& reply, ControlSocket& control);
