@@ -1,5 +1,5 @@
 // Finds the weights that a forward pass reads, by name, among the captured buffers. This is done once: from then on the
-// pass uses the addresses, as a CUDA graph does. Used where the decoder and its blocks are made.
+// pass uses the addresses, as a CUDA graph does. Used where decoders and their blocks are described.
 #pragma once
 
 #include <map>

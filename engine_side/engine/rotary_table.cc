@@ -9,9 +9,8 @@
 namespace layercast {
 
 void RotaryTable::GrowTo(std::size_t end) {
-  const std::size_t pairs = rope_.inverse_frequencies.size();
-  if (pairs == 0) return;
-  const std::size_t begin = cos_.size() / pairs;
+  if (pairs() == 0) return;
+  const std::size_t begin = cos_.size() / pairs();
   for (std::size_t position = begin; position < end; ++position) {
     for (const float frequency : rope_.inverse_frequencies) {
       const float angle = static_cast<float>(position) * frequency;
@@ -20,8 +19,8 @@ void RotaryTable::GrowTo(std::size_t end) {
     }
   }
   if (end <= begin) return;
-  RoundTo(dtype_, std::span(cos_).subspan(begin * pairs));
-  RoundTo(dtype_, std::span(sin_).subspan(begin * pairs));
+  RoundTo(dtype_, std::span(cos_).subspan(begin * pairs()));
+  RoundTo(dtype_, std::span(sin_).subspan(begin * pairs()));
 }
 
 RotaryTable& RotaryTables::For(const RotaryEmbedding& embedding) {

@@ -26,13 +26,13 @@ class RotaryTable {
 
   // Makes positions [0, end) available.
   void GrowTo(std::size_t end);
+  std::size_t pairs() const { return rope_.inverse_frequencies.size(); }  // how many are rotated
   std::span<const float> Cos(std::size_t position) const { return Row(cos_, position); }
   std::span<const float> Sin(std::size_t position) const { return Row(sin_, position); }
 
  private:
   std::span<const float> Row(const std::vector<float>& values, std::size_t position) const {
-    const std::size_t pairs = rope_.inverse_frequencies.size();
-    return std::span(values).subspan(position * pairs, pairs);
+    return std::span(values).subspan(position * pairs(), pairs());
   }
 
   Rope rope_;

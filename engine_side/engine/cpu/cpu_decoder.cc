@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "engine_side/engine/cpu/decoder_parts.h"
+#include "engine_side/engine/cpu/blocks/row_norm.h"
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
 #include "engine_side/engine/cpu/kernels/row_linear.h"
 #include "layercast/error.h"
@@ -20,24 +20,7 @@ std::size_t LongestSequence(const DecoderForCausalLM& model, std::optional<std::
   return max_tokens ? std::min(own, *max_tokens) : own;
 }
 
-}  // namespace
-
-Decoder::Decoder(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
-                 const Peers& peers, RopeFunction make_rope, std::optional<std::size_t> max_tokens)
-    : Decoder(AsKind<DecoderForCausalLM>(&model, "the model"), parallel, CapturedWeights(buffers), peers,
-              std::move(make_rope), max_tokens) {}
-
-Decoder::Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel, CapturedWeights weights,
-                 const Peers& peers, RopeFunction make_rope, std::optional<std::size_t> max_tokens)
-    : peers_(peers),
-      dtype_(model.dtype()),
-      residual_dtype_(model.options().fp32_residual ? DType::kF32 : dtype_),
-      hidden_size_(static_cast<std::size_t>(model.hidden_size())),
-      vocab_size_(static_cast<std::size_t>(model.vocab_size())),
-      logit_softcap_(static_cast<float>(model.options().logit_softcap)),
-      rotary_(std::move(make_rope), dtype_),
-      is_first_stage_(parallel.pp_rank == 0),
-      lengths_(vocab_size_, LongestSequence(model, max_tokens)) {
+const Peers& Checked(const Peers& peers, const ParallelConfig& parallel) {
   LAYERCAST_CHECK(peers.collective.size() == parallel.tp_size && peers.collective.rank() == parallel.tp_rank);
   LAYERCAST_CHECK((peers.stage_link != nullptr) == (parallel.pp_size > 1));
   // Experts are summed by the collective, so their ranks must be the collective's.
@@ -46,44 +29,35 @@ Decoder::Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel
                                              std::to_string(parallel.tp_size) + ", got ep_size " +
                                              std::to_string(parallel.ep_size));
   }
-  FindEnds(model, weights);
-  const BlockContext context{weights, rotary_, peers.collective, dtype_};
-  for (const auto& [name, layer] : model.FindChild("model")->FindChild("layers")->children()) {
-    if (layer->held_by().empty()) AddSteps(*layer, "model.layers." + name, context);
+  return peers;
+}
+
+}  // namespace
+
+Decoder::Decoder(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
+                 const Peers& peers, RopeFunction make_rope, std::optional<std::size_t> max_tokens)
+    : Decoder(AsDecoder(model), parallel, buffers, peers, std::move(make_rope), max_tokens) {}
+
+Decoder::Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel,
+                 std::span<const CapturedBuffer> buffers, const Peers& peers, RopeFunction make_rope,
+                 std::optional<std::size_t> max_tokens)
+    : peers_(Checked(peers, parallel)),
+      is_first_stage_(parallel.pp_rank == 0),
+      lengths_(static_cast<std::size_t>(model.vocab_size()), LongestSequence(model, max_tokens)),
+      description_(DescribeDecoder(model, buffers, Device(), std::move(make_rope), "the built-in engine")) {
+  const BlockContext context{peers.collective, description_.dtype};
+  for (auto& [norm, block, post_norm] : std::exchange(description_.steps, {})) {
+    steps_.push_back({norm, MakeBlock(std::move(block), context), post_norm});
   }
-  weights.CheckAllUsed();
 }
 
 Decoder::~Decoder() = default;
-
-// Finds embedding and head. On the last stage an embedding is there for a tied head, or for a draft model, which is not
-// computed here.
-void Decoder::FindEnds(const DecoderForCausalLM& model, CapturedWeights& weights) {
-  const Module& parts = *model.FindChild("model");
-  if (parts.FindChild("embed_tokens")->held_by().empty()) {
-    const VocabParallelEmbedding& embedding = EmbeddingOf(model);
-    embedding_ = {weights.Find(embedding, "model.embed_tokens"), embedding.range(), EmbeddingScaleOf(model)};
-  }
-  if (!parts.FindChild("norm")->held_by().empty()) return;
-  const std::optional<WeightView> own = FindHead(model, weights);
-  head_ = {Norm(*parts.FindChild("norm"), "model.norm", weights), own ? *own : embedding_->rows};
-}
-
-void Decoder::AddSteps(const Module& layer, const std::string& path, const BlockContext& context) {
-  for (const ResidualStep& step : AsKind<DecoderLayer>(&layer, path).steps()) {
-    const auto norm = [&](const std::string& name) {
-      return Norm(*layer.FindChild(name), path + "." + name, context.weights);
-    };
-    steps_.push_back({norm(step.norm), MakeBlock(*layer.FindChild(step.block), path + "." + step.block, context),
-                      step.post_norm.empty() ? std::nullopt : std::optional(norm(step.post_norm))});
-  }
-}
 
 Logits Decoder::Forward(std::span<const SequenceStep> steps) {
   lengths_.Check(steps);
   std::vector<TokenRow> rows;
   Logits logits;
-  logits.vocab_size = vocab_size_;
+  logits.vocab_size = Size(description_.vocab_size);
   for (const SequenceStep& step : steps) {
     std::size_t& length = lengths_.Of(step.sequence);
     for (std::size_t i = 0; i < step.tokens.size(); ++i) {
@@ -108,14 +82,14 @@ void Decoder::DropAll() {
 }
 
 void Decoder::Pass(std::span<const TokenRow> rows, Logits& logits) {
-  hidden_.Reset(rows.size(), hidden_size_);
+  hidden_.Reset(rows.size(), Size(description_.hidden_size));
   if (is_first_stage_) {
     Embed(rows);
   } else {
     peers_.stage_link->Receive(hidden_.values());
   }
   for (Step& step : steps_) Take(step, rows);
-  if (head_) {
+  if (description_.head) {
     AppendLogits(rows, logits);
   } else {
     peers_.stage_link->Send(hidden_.values());
@@ -123,56 +97,58 @@ void Decoder::Pass(std::span<const TokenRow> rows, Logits& logits) {
 }
 
 void Decoder::Embed(std::span<const TokenRow> rows) {
+  const auto& [weight, range, scale] = *description_.embedding;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::int64_t token = rows[i].token;
-    if (token < embedding_->range.org_begin || token >= embedding_->range.org_end) continue;
-    ReadRow(embedding_->rows, static_cast<std::size_t>(token - embedding_->range.org_begin), hidden_.row(i));
+    if (token < range.org_begin || token >= range.org_end) continue;
+    ReadRow(weight, static_cast<std::size_t>(token - range.org_begin), hidden_.row(i));
   }
   peers_.collective.AllReduceSum(hidden_.values());  // exact: one rank has the row, the others zeros
-  if (embedding_->scale == 1.0F) return;
-  for (float& value : hidden_.values()) value *= embedding_->scale;
-  RoundTo(dtype_, hidden_.values());
+  if (scale == 1.0F) return;
+  for (float& value : hidden_.values()) value *= scale;
+  RoundTo(description_.dtype, hidden_.values());
 }
 
 void Decoder::Take(Step& step, std::span<const TokenRow> rows) {
-  if (residual_dtype_ == dtype_) {
-    step.norm.Apply(hidden_, dtype_, normed_);
+  if (description_.residual_dtype == description_.dtype) {
+    Normalize(step.norm, hidden_, normed_);
   } else {
     rounded_ = hidden_;
-    RoundTo(dtype_, rounded_.values());
-    step.norm.Apply(rounded_, dtype_, normed_);
+    RoundTo(description_.dtype, rounded_.values());
+    Normalize(step.norm, rounded_, normed_);
   }
   step.block->Forward(rows, normed_, added_);
   if (step.post_norm) {
-    step.post_norm->Apply(added_, dtype_, normed_);
+    Normalize(*step.post_norm, added_, normed_);
     std::swap(added_, normed_);
   }
   const std::span<float> hidden = hidden_.values();
   for (std::size_t i = 0; i < hidden.size(); ++i) hidden[i] += added_.values()[i];
-  RoundTo(residual_dtype_, hidden);
+  RoundTo(description_.residual_dtype, hidden);
 }
 
 void Decoder::AppendLogits(std::span<const TokenRow> rows, Logits& logits) {
   const auto wanted = static_cast<std::size_t>(std::ranges::count(rows, true, &TokenRow::wants_logits));
   if (wanted == 0) return;
-  Activations last(wanted, hidden_size_);
+  const auto& [norm, weight, logit_softcap] = *description_.head;
+  Activations last(wanted, hidden_.cols());
   for (std::size_t i = 0, to = 0; i < rows.size(); ++i) {
-    if (rows[i].wants_logits) std::copy_n(hidden_.row(i), hidden_size_, last.row(to++));
+    if (rows[i].wants_logits) std::copy_n(hidden_.row(i), hidden_.cols(), last.row(to++));
   }
-  head_->norm.Apply(last, residual_dtype_, normed_);
-  RoundTo(dtype_, normed_.values());
-  Activations mine(wanted, head_->rows.rows);
-  Multiply(normed_, head_->rows, mine);
-  if (logit_softcap_ > 0.0F) SoftCap(logit_softcap_, mine.values());
+  Normalize(norm, last, normed_);
+  RoundTo(description_.dtype, normed_.values());
+  Activations mine(wanted, weight.rows);
+  Multiply(normed_, weight, mine);
+  if (logit_softcap > 0.0) SoftCap(static_cast<float>(logit_softcap), mine.values());
   std::vector<float> all(mine.values().size() * static_cast<std::size_t>(peers_.collective.size()));
   peers_.collective.AllGather(mine.values(), all);
-  const std::size_t before = logits.values.size();
-  logits.values.resize(before + wanted * vocab_size_);
+  const std::size_t before = logits.values.size(), vocab_size = logits.vocab_size;
+  logits.values.resize(before + wanted * vocab_size);
   for (std::size_t i = 0; i < wanted; ++i) {
-    float* to = logits.values.data() + before + i * vocab_size_;
-    for (std::size_t first = 0, rank = 0; first < vocab_size_; first += mine.cols(), ++rank) {
+    float* to = logits.values.data() + before + i * vocab_size;
+    for (std::size_t first = 0, rank = 0; first < vocab_size; first += mine.cols(), ++rank) {
       const float* part = all.data() + rank * mine.values().size() + i * mine.stride();
-      std::copy_n(part, std::min(mine.cols(), vocab_size_ - first), to + first);
+      std::copy_n(part, std::min(mine.cols(), vocab_size - first), to + first);
     }
   }
 }

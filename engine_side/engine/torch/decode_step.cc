@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine_side/engine/cpu/decoder_parts.h"
 #include "engine_side/engine/torch/tensors/tensor_linear.h"
 #include "engine_side/engine/torch/tensors/torch_type.h"
 #include "layercast/error.h"
@@ -25,22 +24,18 @@ const DecoderForCausalLM& OneRank(const Module& model, const ParallelConfig& par
   check("tp_size", parallel.tp_size);
   check("ep_size", parallel.ep_size);
   check("pp_size", parallel.pp_size);
-  return AsKind<DecoderForCausalLM>(&model, "the model");
+  return AsDecoder(model);
 }
 
 // The device of the first buffer. CapturedWeights refuses any buffer that is on another one.
 Device FirstDevice(std::span<const CapturedBuffer> buffers) { return buffers.empty() ? Device() : buffers[0].device; }
 
-at::ScalarType ActivationType(DType dtype) {
-  if (const std::optional<at::ScalarType> type = TorchTypeOf(dtype)) return *type;
-  throw Error(ErrorCode::kUnsupported,
-              "the decode step in tensors has no activations of " + std::string(Name(dtype)) + ", the model's dtype");
-}
+constexpr const char* kPass = "the decode step in tensors";
 
-WeightTensor HeadOf(const DecoderForCausalLM& model, const WeightTensor& embedding, CapturedWeights& weights,
-                    const at::Device& device) {
-  const std::optional<WeightView> head = FindHead(model, weights);
-  return head ? WeightTensor(*head, device) : embedding;
+void CheckHasActivations(DType dtype) {
+  if (TorchTypeOf(dtype)) return;
+  throw Error(ErrorCode::kUnsupported,
+              kPass + std::string(" has no activations of ") + std::string(Name(dtype)) + ", the model's dtype");
 }
 
 StepShape Whole(StepShape shape, const DecoderForCausalLM& model) {
@@ -49,33 +44,38 @@ StepShape Whole(StepShape shape, const DecoderForCausalLM& model) {
   return shape;
 }
 
+DecoderDescription Described(const DecoderForCausalLM& model, std::span<const CapturedBuffer> buffers,
+                             RopeFunction make_rope) {
+  CheckHasActivations(model.dtype());
+  return DescribeDecoder(model, buffers, FirstDevice(buffers), std::move(make_rope), kPass);
+}
+
 }  // namespace
 
 DecodeStep::DecodeStep(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
                        RopeFunction make_rope, const StepShape& shape)
-    : DecodeStep(OneRank(model, parallel), CapturedWeights(buffers, FirstDevice(buffers)), DeviceOf(buffers),
-                 std::move(make_rope), shape) {}
+    : DecodeStep(Described(OneRank(model, parallel), buffers, std::move(make_rope)), DeviceOf(buffers),
+                 Whole(shape, OneRank(model, parallel))) {}
 
 at::Device DecodeStep::DeviceOf(std::span<const CapturedBuffer> buffers) { return TorchDeviceOf(FirstDevice(buffers)); }
 
-DecodeStep::DecodeStep(const DecoderForCausalLM& model, CapturedWeights weights, const at::Device& device,
-                       RopeFunction make_rope, const StepShape& shape)
+DecodeStep::DecodeStep(const DecoderDescription& description, const at::Device& device, const StepShape& shape)
     : device_(device),
-      type_(ActivationType(model.dtype())),
-      residual_type_(model.options().fp32_residual ? at::kFloat : type_),
-      shape_(Whole(shape, model)),
-      vocab_size_(model.vocab_size()),
-      embedding_scale_(EmbeddingScaleOf(model)),
-      logit_softcap_(model.options().logit_softcap),
-      rotary_(std::move(make_rope), model.dtype(), shape_.max_tokens, device),
-      embedding_(weights.Find(EmbeddingOf(model), "model.embed_tokens"), device),
-      lm_head_(HeadOf(model, embedding_, weights, device)),
-      final_norm_(*model.FindChild("model")->FindChild("norm"), "model.norm", weights, device, residual_type_) {
-  const TensorContext context{weights, rotary_, device_, type_, shape_};
-  for (const auto& [name, layer] : model.FindChild("model")->FindChild("layers")->children()) {
-    AddSteps(*layer, "model.layers." + name, context);
+      type_(*TorchTypeOf(description.dtype)),
+      residual_type_(*TorchTypeOf(description.residual_dtype)),
+      shape_(shape),
+      vocab_size_(description.vocab_size),
+      embedding_scale_(description.embedding->scale),
+      logit_softcap_(description.head->logit_softcap),
+      embedding_(description.embedding->rows, device),
+      lm_head_(description.head->rows, device),
+      final_norm_(description.head->norm, device) {
+  RotaryTensors rotary(shape_.max_tokens, device_);
+  const TensorContext context{rotary, device_, type_, shape_};
+  for (const StepDescription& step : description.steps) {
+    steps_.push_back({TensorNorm(step.norm, device_), MakeTensorBlock(step.block, context),
+                      IfAny<TensorNorm>(step.post_norm, device_)});
   }
-  weights.CheckAllUsed();
   is_recurrent_ = std::ranges::any_of(steps_, [](const Step& step) { return step.block->is_recurrent(); });
   if (is_recurrent_) shape_.rows = std::min(shape_.rows, shape_.slots);  // each slot has one row at most
   // From pinned memory the copy to the device is asynchronous, in the stream's order.
@@ -84,14 +84,6 @@ DecodeStep::DecodeStep(const DecoderForCausalLM& model, CapturedWeights weights,
   inputs_ = {placed_[0], placed_[1], placed_[2]};
   logits_ = at::zeros({shape_.rows, lm_head_.rows()}, at::TensorOptions(at::kFloat).device(device_));
   Put({});
-}
-
-void DecodeStep::AddSteps(const Module& layer, const std::string& path, const TensorContext& context) {
-  for (const ResidualStep& step : AsKind<DecoderLayer>(&layer, path).steps()) {
-    steps_.push_back({ChildNorm(layer, step.norm, path, context),
-                      MakeTensorBlock(*layer.FindChild(step.block), path + "." + step.block, context),
-                      FindChildNorm(layer, step.post_norm, path, context)});
-  }
 }
 
 void DecodeStep::Put(std::span<const DecodeRow> rows) {

@@ -10,9 +10,9 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
+#include "engine_side/engine/blocks/decoder_description.h"
 #include "engine_side/engine/forward_pass.h"
 #include "engine_side/engine/torch/tensors/decode_rows.h"
 #include "engine_side/engine/torch/tensors/rotary_tensors.h"
@@ -20,7 +20,6 @@
 #include "engine_side/engine/torch/tensors/tensor_norm.h"
 #include "engine_side/engine/torch/tensors/weight_tensor.h"
 #include "layercast/captured_buffers.h"
-#include "layercast/model/decoder.h"
 #include "layercast/parallel.h"
 
 namespace layercast {
@@ -52,16 +51,13 @@ class DecodeStep {
   std::uint64_t times_queued() const { return times_queued_; }
 
  private:
-  // hidden += post_norm(block(norm(hidden))).
   struct Step {
     TensorNorm norm;
     std::unique_ptr<TensorBlock> block;
     std::optional<TensorNorm> post_norm;
   };
 
-  DecodeStep(const DecoderForCausalLM& model, CapturedWeights weights, const at::Device& device, RopeFunction make_rope,
-             const StepShape& shape);
-  void AddSteps(const Module& layer, const std::string& path, const TensorContext& context);
+  DecodeStep(const DecoderDescription& description, const at::Device& device, const StepShape& shape);
   void Check(std::span<const DecodeRow> rows) const;
   void CheckOneOfASlot(std::span<const DecodeRow> rows) const;
   at::Tensor Embedded() const;
@@ -71,7 +67,6 @@ class DecodeStep {
   StepShape shape_;
   std::int64_t vocab_size_;
   double embedding_scale_, logit_softcap_;
-  RotaryTensors rotary_;
   WeightTensor embedding_, lm_head_;  // the same tensor if they are tied
   TensorNorm final_norm_;
   std::vector<Step> steps_;

@@ -1,9 +1,10 @@
 #include "engine_side/engine/cpu/blocks/delta_net_block.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <utility>
 
+#include "engine_side/engine/cpu/blocks/row_norm.h"
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
 
 namespace layercast {
@@ -11,13 +12,15 @@ namespace {
 
 // Reorders each row: from [part 0 | part 1 | ...] of one head after another to part 0 of all heads, then part 1 of all
 // heads, and so on.
-void GatherParts(std::size_t heads, std::span<const std::size_t> sizes, Activations& rows) {
+void GatherParts(std::size_t heads, std::span<const std::int64_t> sizes, Activations& rows) {
+  if (sizes.empty()) return;
   for (std::size_t i = 0; i < rows.rows(); ++i) {
     const std::vector<float> by_head(rows[i].begin(), rows[i].end());
     const float* from = by_head.data();
     for (std::size_t head = 0; head < heads; ++head) {
       float* part = rows.row(i);
-      for (const std::size_t size : sizes) {
+      for (const std::int64_t signed_size : sizes) {
+        const std::size_t size = Size(signed_size);
         std::copy_n(from, size, part + head * size);
         from += size;
         part += heads * size;
@@ -28,47 +31,38 @@ void GatherParts(std::size_t heads, std::span<const std::size_t> sizes, Activati
 
 // vector *= scale / |vector|
 void NormalizeLength(std::span<float> vector, float scale) {
-  constexpr float kEpsilon = 1e-6F;
+  constexpr auto kEpsilon = static_cast<float>(DeltaNetDescription::kLengthEpsilon);
   const float factor = scale / std::sqrt(SumOfSquares(vector) + kEpsilon);
   for (float& value : vector) value *= factor;
 }
 
 }  // namespace
 
-DeltaNetBlock::DeltaNetBlock(const GatedDeltaNet& net, const std::string& path, const BlockContext& context)
-    : collective_(context.collective),
+DeltaNetBlock::DeltaNetBlock(DeltaNetDescription description, const BlockContext& context)
+    : description_(std::move(description)),
+      collective_(context.collective),
       dtype_(context.dtype),
-      sizes_(net.local_sizes()),
-      rows_(net.options().rows),
-      activation_(ActivationOf(net.options().hidden_act)),
-      in_proj_qkvz_(context.weights.Linear(*net.FindChild("in_proj_qkvz"), path + ".in_proj_qkvz")),
-      in_proj_ba_(context.weights.Linear(*net.FindChild("in_proj_ba"), path + ".in_proj_ba")),
-      out_proj_(context.weights.Linear(*net.FindChild("out_proj"), path + ".out_proj")),
-      conv_(context.weights.Linear(*net.FindChild("conv1d"), path + ".conv1d")),
-      a_(context.weights.FindDerived(net, path, "A")),
-      dt_bias_(context.weights.Find(net, path, "dt_bias")),
-      norm_(*net.FindChild("norm"), path + ".norm", context.weights),
+      sizes_(description_.sizes),
+      conv_(description_.conv1d),
       correction_(Size(sizes_.value_head_dim)) {}
 
 void DeltaNetBlock::Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) {
-  ColumnParallel(in, in_proj_qkvz_, dtype_, qkvz_);
-  ColumnParallel(in, in_proj_ba_, dtype_, ba_);
-  if (rows_ == DeltaNetRows::kByKeyHead) {
-    const std::size_t heads = Size(sizes_.num_key_heads);
-    const std::size_t keys = Size(sizes_.key_head_dim), values = Size(sizes_.values()) / heads;
-    const std::size_t value_heads = Size(sizes_.num_value_heads) / heads;
-    GatherParts(heads, std::array{keys, keys, values, values}, qkvz_);
-    GatherParts(heads, std::array{value_heads, value_heads}, ba_);
-  }
+  ColumnParallel(in, description_.in_proj_qkvz, qkvz_);
+  ColumnParallel(in, description_.in_proj_ba, ba_);
+  GatherParts(Size(sizes_.num_key_heads), description_.qkvz_parts, qkvz_);
+  GatherParts(Size(sizes_.num_key_heads), description_.ba_parts, ba_);
   const Values values = ReadValues();
   mixed_.Reset(rows.size(), Size(sizes_.values()));
   const auto fresh = [&] { return FreshState(); };
   for (std::size_t i = 0; i < rows.size(); ++i) Step(values, qkvz_[i], ba_[i], states_.Of(rows[i], fresh), mixed_[i]);
-  RowParallel(mixed_, out_proj_, dtype_, collective_, out);
+  RowParallel(mixed_, description_.out_proj, collective_, out);
 }
 
 DeltaNetBlock::Values DeltaNetBlock::ReadValues() const {
-  return {.conv = conv_.ReadValues(), .a = ReadVector(a_), .dt_bias = ReadVector(dt_bias_), .norm = norm_.Factors()};
+  return {.conv = conv_.ReadValues(),
+          .a = ReadVector(description_.a),
+          .dt_bias = ReadVector(description_.dt_bias),
+          .norm = FactorsOf(description_.norm)};
 }
 
 DeltaNetBlock::State DeltaNetBlock::FreshState() const {
@@ -81,7 +75,7 @@ void DeltaNetBlock::Step(const Values& values, std::span<float> qkvz, std::span<
   const std::span<float> channels = qkvz.first(conv_.channels());
   conv_.Apply(values.conv, channels, state.window);
   RoundTo(dtype_, channels);
-  Activate(activation_, channels, dtype_);
+  Activate(description_.activation, channels, dtype_);
   const std::span<float> queries = channels.first(Size(sizes_.keys()));
   const std::span<float> keys = channels.subspan(queries.size(), queries.size());
   NormalizeKeys(queries, keys);
@@ -139,7 +133,7 @@ void DeltaNetBlock::UpdateHead(const float* query, const float* key, std::span<c
 void DeltaNetBlock::NormalizeAndGate(const Values& values, std::span<float> gates, std::span<float> out) const {
   const std::size_t width = Size(sizes_.value_head_dim);
   for (std::size_t begin = 0; begin < out.size(); begin += width) {
-    norm_.Apply(values.norm, dtype_, out.subspan(begin, width));
+    Normalize(description_.norm, values.norm, out.subspan(begin, width));
   }
   Activate(Activation::kSilu, gates, DType::kF32);
   for (std::size_t i = 0; i < out.size(); ++i) out[i] *= gates[i];

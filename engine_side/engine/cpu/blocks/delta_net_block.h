@@ -5,23 +5,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "engine_side/engine/block.h"
+#include "engine_side/engine/cpu/blocks/block.h"
 #include "engine_side/engine/cpu/blocks/causal_conv.h"
-#include "engine_side/engine/cpu/blocks/row_norm.h"
-#include "engine_side/engine/cpu/kernels/activation.h"
-#include "engine_side/engine/cpu/kernels/row_linear.h"
-#include "engine_side/engine/sequence_states.h"
-#include "layercast/model/gated_delta_net.h"
+#include "engine_side/engine/cpu/blocks/sequence_states.h"
 
 namespace layercast {
 
 // Resource; one thread only.
 class DeltaNetBlock final : public Block {
  public:
-  DeltaNetBlock(const GatedDeltaNet& net, const std::string& path, const BlockContext& context);
+  DeltaNetBlock(DeltaNetDescription description, const BlockContext& context);
   void Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) override;
   void Drop(std::uint64_t sequence) override { states_.Drop(sequence); }
   void DropAll() override { states_.DropAll(); }
@@ -49,15 +44,11 @@ class DeltaNetBlock final : public Block {
                   float* memory, std::span<float> out);
   void NormalizeAndGate(const Values& values, std::span<float> gates, std::span<float> out) const;
 
+  const DeltaNetDescription description_;
   Collective& collective_;
   DType dtype_;
-  DeltaNetSizes sizes_;  // those of this rank
-  DeltaNetRows rows_;
-  Activation activation_;
-  LinearWeights in_proj_qkvz_, in_proj_ba_, out_proj_;
+  DeltaNetSizes sizes_;
   CausalConv conv_;
-  WeightView a_, dt_bias_;
-  Norm norm_;
   SequenceStates<State> states_;
 
   Activations qkvz_, ba_, mixed_;  // scratch

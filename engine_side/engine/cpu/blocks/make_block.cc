@@ -1,38 +1,34 @@
-#include "engine_side/engine/block.h"
+#include <utility>
+
 #include "engine_side/engine/cpu/blocks/attention_block.h"
+#include "engine_side/engine/cpu/blocks/block.h"
 #include "engine_side/engine/cpu/blocks/delta_net_block.h"
-#include "engine_side/engine/cpu/blocks/gated_mlp_block.h"
 #include "engine_side/engine/cpu/blocks/latent_attention_block.h"
 #include "engine_side/engine/cpu/blocks/mamba_block.h"
 #include "engine_side/engine/cpu/blocks/mlp_block.h"
 #include "engine_side/engine/cpu/blocks/moe_block.h"
-#include "layercast/error.h"
 
 namespace layercast {
+namespace {
 
-std::unique_ptr<Block> MakeBlock(const Module& module, const std::string& path, const BlockContext& context) {
-  if (const auto* attention = dynamic_cast<const Attention*>(&module)) {
-    return std::make_unique<AttentionBlock>(*attention, path, context);
+struct Maker {
+  using Made = std::unique_ptr<Block>;
+  Made operator()(AttentionDescription& of) const { return std::make_unique<AttentionBlock>(std::move(of), context); }
+  Made operator()(LatentAttentionDescription& of) const {
+    return std::make_unique<LatentAttentionBlock>(std::move(of), context);
   }
-  if (const auto* attention = dynamic_cast<const LatentAttention*>(&module)) {
-    return std::make_unique<LatentAttentionBlock>(*attention, path, context);
-  }
-  if (const auto* mlp = dynamic_cast<const GatedMlp*>(&module)) {
-    return std::make_unique<GatedMlpBlock>(*mlp, path, context);
-  }
-  if (const auto* moe = dynamic_cast<const MixtureOfExperts*>(&module)) {
-    return std::make_unique<MoeBlock>(*moe, path, context);
-  }
-  if (const auto* mlp = dynamic_cast<const Mlp*>(&module)) {
-    return std::make_unique<MlpBlock>(*mlp, path, context);
-  }
-  if (const auto* mixer = dynamic_cast<const MambaMixer*>(&module)) {
-    return std::make_unique<MambaBlock>(*mixer, path, context);
-  }
-  if (const auto* net = dynamic_cast<const GatedDeltaNet*>(&module)) {
-    return std::make_unique<DeltaNetBlock>(*net, path, context);
-  }
-  throw Error(ErrorCode::kUnsupported, "the built-in engine cannot compute " + path + " (" + module.class_name() + ")");
+  Made operator()(MlpDescription& of) const { return std::make_unique<MlpBlock>(std::move(of), context); }
+  Made operator()(MoeDescription& of) const { return std::make_unique<MoeBlock>(std::move(of), context); }
+  Made operator()(MambaDescription& of) const { return std::make_unique<MambaBlock>(std::move(of), context); }
+  Made operator()(DeltaNetDescription& of) const { return std::make_unique<DeltaNetBlock>(std::move(of), context); }
+
+  const BlockContext& context;
+};
+
+}  // namespace
+
+std::unique_ptr<Block> MakeBlock(BlockDescription description, const BlockContext& context) {
+  return std::visit(Maker{context}, description);
 }
 
 }  // namespace layercast

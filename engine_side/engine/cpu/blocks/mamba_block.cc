@@ -2,28 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "engine_side/engine/cpu/blocks/row_norm.h"
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
 
 namespace layercast {
 
-MambaBlock::MambaBlock(const MambaMixer& mixer, const std::string& path, const BlockContext& context)
-    : collective_(context.collective),
+MambaBlock::MambaBlock(MambaDescription description, const BlockContext& context)
+    : description_(std::move(description)),
+      collective_(context.collective),
       dtype_(context.dtype),
-      sizes_(mixer.local_sizes()),
-      options_(mixer.options()),
-      norm_size_(Size(mixer.sizes().group_inner())),
-      norm_spans_ranks_(mixer.sizes().group_inner() != sizes_.group_inner()),
-      in_proj_(context.weights.Linear(*mixer.FindChild("in_proj"), path + ".in_proj")),
-      out_proj_(context.weights.Linear(*mixer.FindChild("out_proj"), path + ".out_proj")),
-      conv_(context.weights.Linear(*mixer.FindChild("conv1d"), path + ".conv1d")),
-      a_(context.weights.FindDerived(mixer, path, "A")),
-      d_(context.weights.Find(mixer, path, "D")),
-      dt_bias_(context.weights.Find(mixer, path, "dt_bias")),
-      norm_(context.weights.Find(*mixer.FindChild("norm"), path + ".norm")) {}
+      sizes_(description_.sizes),
+      conv_(description_.conv1d) {}
 
 void MambaBlock::Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) {
-  ColumnParallel(in, in_proj_, dtype_, projected_);
+  ColumnParallel(in, description_.in_proj, projected_);
   const Values values = ReadValues();
   const std::size_t inner = Size(sizes_.inner());
   scanned_.Reset(rows.size(), inner);
@@ -36,16 +30,16 @@ void MambaBlock::Forward(std::span<const TokenRow> rows, const Activations& in, 
     Activate(Activation::kSilu, channels, dtype_);
     Scan(values, projected_[i].subspan(inner), state.scan, scanned_[i]);
   }
-  Normalize(values.norm);
-  RowParallel(scanned_, out_proj_, dtype_, collective_, out);
+  NormalizeGated(values.norm);
+  RowParallel(scanned_, description_.out_proj, collective_, out);
 }
 
 MambaBlock::Values MambaBlock::ReadValues() const {
   return {.conv = conv_.ReadValues(),
-          .a = ReadVector(a_),
-          .d = ReadVector(d_),
-          .dt_bias = ReadVector(dt_bias_),
-          .norm = ReadVector(norm_)};
+          .a = ReadVector(description_.a),
+          .d = ReadVector(description_.d),
+          .dt_bias = ReadVector(description_.dt_bias),
+          .norm = FactorsOf(description_.norm)};
 }
 
 MambaBlock::State MambaBlock::FreshState() const {
@@ -62,8 +56,8 @@ void MambaBlock::Scan(const Values& values, std::span<const float> projected, st
   const std::span<const float> c_of_groups = projected.subspan(heads * head_dim + groups * size, groups * size);
   for (std::size_t head = 0; head < heads; ++head) {
     const float step = Softplus(projected[conv_.channels() + head] + values.dt_bias[head]);
-    const float dt =
-        std::clamp(step, static_cast<float>(options_.time_step_min), static_cast<float>(options_.time_step_max));
+    const float dt = std::clamp(step, static_cast<float>(description_.options.time_step_min),
+                                static_cast<float>(description_.options.time_step_max));
     const float decay = std::exp(dt * values.a[head]);
     const std::size_t group = head / (heads / groups);
     const float* b = b_of_groups.data() + group * size;
@@ -82,7 +76,7 @@ void MambaBlock::Scan(const Values& values, std::span<const float> projected, st
 
 // In place, for each group: y := round(weight * g / sqrt(mean(g^2) + epsilon)) with g = y * silu(gate). As in the
 // kernels of mamba_ssm, the scan's result is rounded only here.
-void MambaBlock::Normalize(std::span<const float> weight) {
+void MambaBlock::NormalizeGated(std::span<const float> factors) {
   const std::size_t groups = Size(sizes_.num_groups), group_size = Size(sizes_.group_inner());
   std::vector<float> sums(scanned_.rows() * groups, 0.0F);
   for (std::size_t i = 0; i < scanned_.rows(); ++i) {
@@ -93,12 +87,11 @@ void MambaBlock::Normalize(std::span<const float> weight) {
       sums[i * groups + g] = SumOfSquares(gate.subspan(g * group_size, group_size));
     }
   }
-  if (norm_spans_ranks_) collective_.AllReduceSum(sums);
+  if (description_.norm.total_size != sizes_.group_inner()) collective_.AllReduceSum(sums);
   for (std::size_t i = 0; i < scanned_.rows(); ++i) {
     for (std::size_t g = 0; g < groups; ++g) {
-      const std::span<float> y = scanned_[i].subspan(g * group_size, group_size);
-      NormalizeBy(sums[i * groups + g] / static_cast<float>(norm_size_), y, weight.subspan(g * group_size, group_size),
-                  static_cast<float>(options_.norm_epsilon), NormStyle::kFp32Weight, dtype_, y);
+      Normalize(description_.norm, sums[i * groups + g], factors.subspan(g * group_size, group_size),
+                scanned_[i].subspan(g * group_size, group_size));
     }
   }
 }

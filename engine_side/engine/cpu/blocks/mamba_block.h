@@ -5,21 +5,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "engine_side/engine/block.h"
+#include "engine_side/engine/cpu/blocks/block.h"
 #include "engine_side/engine/cpu/blocks/causal_conv.h"
-#include "engine_side/engine/cpu/kernels/row_linear.h"
-#include "engine_side/engine/sequence_states.h"
-#include "layercast/model/mamba_mixer.h"
+#include "engine_side/engine/cpu/blocks/sequence_states.h"
 
 namespace layercast {
 
 // Resource; one thread only.
 class MambaBlock final : public Block {
  public:
-  MambaBlock(const MambaMixer& mixer, const std::string& path, const BlockContext& context);
+  MambaBlock(MambaDescription description, const BlockContext& context);
   void Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) override;
   void Drop(std::uint64_t sequence) override { states_.Drop(sequence); }
   void DropAll() override { states_.DropAll(); }
@@ -41,17 +38,13 @@ class MambaBlock final : public Block {
   State FreshState() const;
   void Scan(const Values& values, std::span<const float> projected, std::vector<float>& state,
             std::span<float> out) const;
-  void Normalize(std::span<const float> weight);
+  void NormalizeGated(std::span<const float> factors);
 
+  const MambaDescription description_;
   Collective& collective_;
   DType dtype_;
-  MambaSizes sizes_;  // those of this rank
-  MambaOptions options_;
-  std::size_t norm_size_;  // elements that one mean is taken over, including those on other ranks
-  bool norm_spans_ranks_;
-  LinearWeights in_proj_, out_proj_;
+  MambaSizes sizes_;
   CausalConv conv_;
-  WeightView a_, d_, dt_bias_, norm_;
   SequenceStates<State> states_;
 
   Activations projected_, scanned_;  // scratch

@@ -1,28 +1,27 @@
-// The feed-forward block without a gate: down(act(up(x))). Made by MakeBlock.
+// The dense feed-forward block: down(activation(up(x))). Made by MakeBlock.
 #pragma once
 
 #include <span>
-#include <string>
 
-#include "engine_side/engine/block.h"
-#include "engine_side/engine/cpu/kernels/activation.h"
-#include "engine_side/engine/cpu/kernels/row_linear.h"
-#include "layercast/model/mlp.h"
+#include "engine_side/engine/cpu/blocks/block.h"
 
 namespace layercast {
+
+// Sets `out` to the activation of `up_out`, the output of mlp.up, rounded to `dtype` after every operation. Used for
+// experts too.
+void ActivateUp(const MlpDescription& mlp, const Activations& up_out, DType dtype, Activations& out);
 
 // Resource; one thread only.
 class MlpBlock final : public Block {
  public:
-  MlpBlock(const Mlp& mlp, const std::string& path, const BlockContext& context);
+  MlpBlock(MlpDescription description, const BlockContext& context);
   void Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) override;
 
  private:
+  const MlpDescription description_;
   Collective& collective_;
   DType dtype_;
-  Activation activation_;
-  LinearWeights up_, down_;
-  Activations up_out_;  // scratch
+  Activations up_out_, activated_;  // scratch
 };
 
 }  // namespace layercast

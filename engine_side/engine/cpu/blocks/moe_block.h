@@ -3,50 +3,34 @@
 // Made by MakeBlock.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <span>
-#include <string>
-#include <vector>
 
-#include "engine_side/engine/block.h"
-#include "engine_side/engine/cpu/kernels/activation.h"
-#include "engine_side/engine/cpu/kernels/row_linear.h"
-#include "engine_side/engine/router.h"
-#include "layercast/model/mixture_of_experts.h"
+#include "engine_side/engine/cpu/blocks/block.h"
+#include "engine_side/engine/cpu/blocks/mlp_block.h"
+#include "engine_side/engine/cpu/blocks/router.h"
 
 namespace layercast {
 
 // Resource; one thread only.
 class MoeBlock final : public Block {
  public:
-  MoeBlock(const MixtureOfExperts& moe, const std::string& path, const BlockContext& context);
+  MoeBlock(MoeDescription description, const BlockContext& context);
   void Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) override;
 
  private:
-  struct Expert {
-    LinearWeights w13, w2;
-  };
-
   void SumExperts(const RoutedTokens& routed, const Activations& in, Activations& out);
-  void AddExpert(const Expert& expert, std::span<const RoutedToken> tokens, const Activations& in, Activations& out);
-  // Sets activated_ to the activation of w13_: of gate and up, or of up alone, each `width` wide.
-  void ActivateExpert(std::size_t width);
+  void AddExpert(const MlpDescription& expert, std::span<const RoutedToken> tokens, const Activations& in,
+                 Activations& out);
   void AddShared(std::span<const TokenRow> rows, const Activations& in, Activations& out);
 
+  const MoeDescription description_;
   Collective& collective_;
   DType dtype_;
-  Activation activation_;
-  bool gated_;
-  std::optional<ClampedGate> clamped_gate_;
   Router router_;
-  LocalExperts local_;
-  std::vector<Expert> experts_;    // those of this rank
-  std::unique_ptr<Block> shared_;  // null: none
-  std::optional<WeightView> shared_gate_;
-  std::optional<LinearWeights> to_latent_, from_latent_;
+  std::optional<MlpBlock> shared_;
 
-  Activations tokens_, w13_, activated_, down_, latent_in_, latent_out_, shared_out_, shared_scores_;  // scratch
+  Activations tokens_, up_out_, activated_, down_out_, latent_in_, latent_out_, shared_out_, scores_;  // scratch
 };
 
 }  // namespace layercast

@@ -1,41 +1,32 @@
 #include "engine_side/engine/cpu/blocks/row_norm.h"
 
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
-#include "layercast/error.h"
 
 namespace layercast {
 
-const RMSNorm& AsRmsNorm(const Module& module, const std::string& path) {
-  if (const auto* norm = dynamic_cast<const RMSNorm*>(&module)) return *norm;
-  throw Error(ErrorCode::kUnsupported,
-              "the built-in engine cannot compute " + path + " (" + module.class_name() + ") as a norm");
-}
-
-Norm::Norm(const Module& module, const std::string& path, CapturedWeights& weights)
-    : weight_(weights.Find(AsRmsNorm(module, path), path)),
-      epsilon_(static_cast<float>(AsRmsNorm(module, path).epsilon())),
-      style_(AsRmsNorm(module, path).style()) {}
-
-std::vector<float> Norm::Factors() const {
-  std::vector<float> factors = ReadVector(weight_);
-  if (style_ == NormStyle::kOnePlusWeight) {
+std::vector<float> FactorsOf(const NormOperand& norm) {
+  std::vector<float> factors = ReadVector(norm.weight);
+  if (norm.style == NormStyle::kOnePlusWeight) {
     for (float& factor : factors) factor += 1.0F;
   }
   return factors;
 }
 
-void Norm::Apply(std::span<const float> factors, DType dtype, std::span<float> row) const {
-  RmsNorm(row, factors, epsilon_, style_, dtype, row);
+void Normalize(const NormOperand& norm, std::span<const float> factors, std::span<float> row) {
+  RmsNorm(row, factors, static_cast<float>(norm.epsilon), norm.style, norm.dtype, row);
 }
 
-void Norm::Apply(float mean_square, std::span<const float> factors, DType dtype, std::span<float> row) const {
-  NormalizeBy(mean_square, row, factors, epsilon_, style_, dtype, row);
+void Normalize(const NormOperand& norm, float sum_of_squares, std::span<const float> factors, std::span<float> row) {
+  NormalizeBy(sum_of_squares / static_cast<float>(norm.total_size), row, factors, static_cast<float>(norm.epsilon),
+              norm.style, norm.dtype, row);
 }
 
-void Norm::Apply(const Activations& from, DType dtype, Activations& to) const {
-  const std::vector<float> factors = Factors();
+void Normalize(const NormOperand& norm, const Activations& from, Activations& to) {
+  const std::vector<float> factors = FactorsOf(norm);
   to.Reset(from.rows(), from.cols());
-  for (std::size_t i = 0; i < from.rows(); ++i) RmsNorm(from[i], factors, epsilon_, style_, dtype, to[i]);
+  for (std::size_t i = 0; i < from.rows(); ++i) {
+    RmsNorm(from[i], factors, static_cast<float>(norm.epsilon), norm.style, norm.dtype, to[i]);
+  }
 }
 
 }  // namespace layercast

@@ -9,32 +9,23 @@
 #include <limits>
 
 namespace layercast {
-namespace {
 
-std::optional<WeightTensor> FindSinks(const Attention& attention, const std::string& path,
-                                      const TensorContext& context) {
-  if (!attention.spec().sinks) return std::nullopt;
-  return WeightTensor(context.weights.Find(attention, path, "sinks"), context.device);
-}
-
-}  // namespace
-
-TensorAttention::TensorAttention(const Attention& attention, const std::string& path, const TensorContext& context)
-    : spec_(attention.spec()),
+TensorAttention::TensorAttention(const AttentionDescription& description, const TensorContext& context)
+    : spec_(description.spec),
+      query_stride_(description.query_stride()),
       type_(context.type),
-      qkv_(ChildLinear(attention, "qkv_proj", path, context)),
-      o_(ChildLinear(attention, "o_proj", path, context)),
-      q_norm_(FindChildNorm(attention, "q_norm", path, context)),
-      k_norm_(FindChildNorm(attention, "k_norm", path, context)),
-      sinks_(FindSinks(attention, path, context)),
+      qkv_(description.qkv_proj, context.device),
+      o_(description.o_proj, context.device),
+      q_norm_(IfAny<TensorNorm>(description.q_norm, context.device)),
+      k_norm_(IfAny<TensorNorm>(description.k_norm, context.device)),
+      sinks_(IfAny<WeightTensor>(description.sinks, context.device)),
+      turns_(context.rotary.For(description.rotary)),
       keys_(spec_.heads.num_kv_heads, spec_.heads.head_dim, context),
-      values_(spec_.heads.num_kv_heads, spec_.heads.head_dim, context) {
-  if (spec_.rotary.dim != 0) turns_ = context.rotary.For(spec_.rotary);
-}
+      values_(spec_.heads.num_kv_heads, spec_.heads.head_dim, context) {}
 
 at::Tensor TensorAttention::Forward(const StepInputs& inputs, const at::Tensor& in) {
   const std::int64_t heads = spec_.heads.num_heads, kv_heads = spec_.heads.num_kv_heads, dim = spec_.heads.head_dim;
-  const std::int64_t queries_end = heads * (spec_.output_gate ? 2 * dim : dim);
+  const std::int64_t queries_end = heads * query_stride_;
   const at::Tensor qkv = qkv_.Apply(in);
   const at::Tensor queries = qkv.narrow(1, 0, queries_end).unflatten(1, {heads, -1});  // with their gates
   const at::Tensor keys_and_values = qkv.narrow(1, queries_end, 2 * kv_heads * dim).unflatten(1, {2, kv_heads, dim});

@@ -3,13 +3,11 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "engine_side/engine/torch/tensors/slot_cache.h"
 #include "engine_side/engine/torch/tensors/tensor_block.h"
 #include "engine_side/engine/torch/tensors/tensor_linear.h"
 #include "engine_side/engine/torch/tensors/tensor_norm.h"
-#include "layercast/model/attention.h"
 
 namespace layercast {
 
@@ -17,7 +15,7 @@ namespace layercast {
 // what it would with the longest possible sequences. Resource; one thread only.
 class TensorAttention final : public TensorBlock {
  public:
-  TensorAttention(const Attention& attention, const std::string& path, const TensorContext& context);
+  TensorAttention(const AttentionDescription& description, const TensorContext& context);
   at::Tensor Forward(const StepInputs& inputs, const at::Tensor& in) override;
 
  private:
@@ -29,9 +27,10 @@ class TensorAttention final : public TensorBlock {
   at::Tensor Softmax(const at::Tensor& scores) const;
 
   AttentionSpec spec_;
+  std::int64_t query_stride_;
   at::ScalarType type_;
-  TensorLinear qkv_, o_;                       // rows of qkv: query heads, key heads, value heads
-  std::optional<TensorNorm> q_norm_, k_norm_;  // over each head, or over all heads together
+  TensorLinear qkv_, o_;
+  std::optional<TensorNorm> q_norm_, k_norm_;
   std::optional<WeightTensor> sinks_;
   RotaryTensors::Turns turns_;  // undefined: no rotation
   SlotCache keys_, values_;

@@ -13,25 +13,25 @@
 
 namespace layercast {
 
-TensorDeltaNet::TensorDeltaNet(const GatedDeltaNet& net, const std::string& path, const TensorContext& context)
-    : sizes_(net.local_sizes()),
-      rows_(net.options().rows),
-      activation_(ActivationOf(net.options().hidden_act)),
+TensorDeltaNet::TensorDeltaNet(const DeltaNetDescription& description, const TensorContext& context)
+    : sizes_(description.sizes),
+      qkvz_parts_(description.qkvz_parts),
+      ba_parts_(description.ba_parts),
+      activation_(description.activation),
       type_(context.type),
-      in_proj_qkvz_(ChildLinear(net, "in_proj_qkvz", path, context)),
-      in_proj_ba_(ChildLinear(net, "in_proj_ba", path, context)),
-      out_proj_(ChildLinear(net, "out_proj", path, context)),
-      conv_(context.weights.Linear(*net.FindChild("conv1d"), path + ".conv1d"), context),
-      a_(context.weights.FindDerived(net, path, "A"), context.device),
-      dt_bias_(context.weights.Find(net, path, "dt_bias"), context.device),
-      norm_(ChildNorm(net, "norm", path, context)),
+      in_proj_qkvz_(description.in_proj_qkvz, context.device),
+      in_proj_ba_(description.in_proj_ba, context.device),
+      out_proj_(description.out_proj, context.device),
+      conv_(description.conv1d, context),
+      a_(description.a, context.device),
+      dt_bias_(description.dt_bias, context.device),
+      norm_(description.norm, context.device),
       states_({sizes_.num_value_heads, sizes_.key_head_dim, sizes_.value_head_dim}, context) {}
 
 at::Tensor TensorDeltaNet::Forward(const StepInputs& inputs, const at::Tensor& in) {
-  const std::int64_t heads = sizes_.num_value_heads, of_key = heads / sizes_.num_key_heads;
-  const std::int64_t keys = sizes_.key_head_dim, values = sizes_.value_head_dim * of_key;
-  const at::Tensor qkvz = ByPart(in_proj_qkvz_.Apply(in), {keys, keys, values, values});
-  const at::Tensor ba = ByPart(in_proj_ba_.Apply(in), {of_key, of_key});
+  const std::int64_t heads = sizes_.num_value_heads;
+  const at::Tensor qkvz = ByPart(in_proj_qkvz_.Apply(in), qkvz_parts_);
+  const at::Tensor ba = ByPart(in_proj_ba_.Apply(in), ba_parts_);
   const at::Tensor mixed = Rounded(conv_.Apply(inputs, qkvz.narrow(1, 0, conv_.channels())), type_);
   const at::Tensor beta = Rounded(at::sigmoid(ba.narrow(1, 0, heads)), type_);
   const at::Tensor step = at::softplus(ba.narrow(1, heads, heads) + dt_bias_.ReadVector());
@@ -43,7 +43,7 @@ at::Tensor TensorDeltaNet::Forward(const StepInputs& inputs, const at::Tensor& i
 }
 
 at::Tensor TensorDeltaNet::ByPart(const at::Tensor& projected, const std::vector<std::int64_t>& sizes) const {
-  if (rows_ == DeltaNetRows::kByPart) return projected;
+  if (sizes.empty()) return projected;
   std::vector<at::Tensor> parts;
   for (const at::Tensor& part : projected.unflatten(1, {sizes_.num_key_heads, -1}).split_with_sizes(sizes, 2)) {
     parts.push_back(part.flatten(1));
@@ -52,9 +52,9 @@ at::Tensor TensorDeltaNet::ByPart(const at::Tensor& projected, const std::vector
 }
 
 at::Tensor TensorDeltaNet::Keys(const at::Tensor& channels, std::int64_t begin) const {
-  constexpr double kEpsilon = 1e-6;
   const at::Tensor keys = channels.narrow(1, begin, sizes_.keys()).unflatten(1, {sizes_.num_key_heads, 1, -1});
-  const at::Tensor length_one = keys * (keys * keys).sum(-1, /*keepdim=*/true).add_(kEpsilon).rsqrt_();
+  const at::Tensor length_one =
+      keys * (keys * keys).sum(-1, /*keepdim=*/true).add_(DeltaNetDescription::kLengthEpsilon).rsqrt_();
   return length_one.expand({-1, -1, sizes_.num_value_heads / sizes_.num_key_heads, -1}).flatten(1, 2);
 }
 

@@ -2,29 +2,26 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
-#include "engine_side/engine/cpu/kernels/activation.h"
 #include "engine_side/engine/torch/tensors/slot_states.h"
 #include "engine_side/engine/torch/tensors/tensor_block.h"
 #include "engine_side/engine/torch/tensors/tensor_conv.h"
 #include "engine_side/engine/torch/tensors/tensor_linear.h"
 #include "engine_side/engine/torch/tensors/tensor_norm.h"
-#include "layercast/model/gated_delta_net.h"
 
 namespace layercast {
 
 // Resource; one thread only.
 class TensorDeltaNet final : public TensorBlock {
  public:
-  TensorDeltaNet(const GatedDeltaNet& net, const std::string& path, const TensorContext& context);
+  TensorDeltaNet(const DeltaNetDescription& description, const TensorContext& context);
   at::Tensor Forward(const StepInputs& inputs, const at::Tensor& in) override;
   bool is_recurrent() const override { return true; }
 
  private:
-  // Reorders a projection from the order that `rows_` names to part after part, each with all heads. `sizes` are the
-  // sizes of a key head's parts.
+  // Reorders a projection from key heads with parts of these sizes to part after part, each with all heads. Without
+  // sizes it is in that order already.
   at::Tensor ByPart(const at::Tensor& projected, const std::vector<std::int64_t>& sizes) const;
   // The vectors of key heads that `channels` holds from `begin` on, normalized to length one and repeated for each
   // value head: [rows, value heads, key_head_dim].
@@ -35,7 +32,7 @@ class TensorDeltaNet final : public TensorBlock {
                     const at::Tensor& beta);
 
   DeltaNetSizes sizes_;
-  DeltaNetRows rows_;
+  std::vector<std::int64_t> qkvz_parts_, ba_parts_;
   Activation activation_;
   at::ScalarType type_;
   TensorLinear in_proj_qkvz_, in_proj_ba_, out_proj_;

@@ -11,16 +11,6 @@
 namespace layercast {
 namespace {
 
-TensorLinear FindLinear(const LatentAttention& attention, const char* first, const char* otherwise,
-                        const std::string& path, const TensorContext& context) {
-  return ChildLinear(attention, attention.FindChild(first) != nullptr ? first : otherwise, path, context);
-}
-
-WeightTensor FindAbsorbed(const LatentAttention& attention, const char* name, const std::string& path,
-                          const TensorContext& context) {
-  return {context.weights.FindDerived(*attention.FindChild("kv_b_proj"), path + ".kv_b_proj", name), context.device};
-}
-
 // Multiplies each head's vectors, [rows, heads, n], by the head's matrix, which is n rows of the weight, one head after
 // another.
 at::Tensor TimesOwnMatrix(const at::Tensor& heads, const WeightTensor& weight) {
@@ -30,44 +20,44 @@ at::Tensor TimesOwnMatrix(const at::Tensor& heads, const WeightTensor& weight) {
 
 }  // namespace
 
-TensorLatentAttention::TensorLatentAttention(const LatentAttention& attention, const std::string& path,
+TensorLatentAttention::TensorLatentAttention(const LatentAttentionDescription& description,
                                              const TensorContext& context)
-    : sizes_(attention.spec().sizes),
-      scale_(attention.spec().scale),
-      interleaved_(attention.spec().interleaved),
+    : spec_(description.spec),
       type_(context.type),
-      turns_(context.rotary.For(attention.spec().rotary)),
-      compress_(FindLinear(attention, "fused_qkv_a_proj", "kv_a_proj_with_mqa", path, context)),
-      queries_of_(FindLinear(attention, "q_b_proj", "q_proj", path, context)),
-      o_(ChildLinear(attention, "o_proj", path, context)),
-      to_latent_(FindAbsorbed(attention, "W_UK_T", path, context)),
-      to_value_(FindAbsorbed(attention, "W_UV", path, context)),
-      q_norm_(FindChildNorm(attention, "q_a_layernorm", path, context)),
-      kv_norm_(ChildNorm(attention, "kv_a_layernorm", path, context)),
-      cache_(1, sizes_.kv_lora_rank + sizes_.qk_rope_head_dim, context) {}
+      turns_(context.rotary.For(description.rotary)),
+      compress_(description.compress, context.device),
+      queries_of_(description.queries_of, context.device),
+      o_(description.o_proj, context.device),
+      w_uk_t_(description.w_uk_t, context.device),
+      w_uv_(description.w_uv, context.device),
+      q_norm_(IfAny<TensorNorm>(description.q_a_layernorm, context.device)),
+      kv_norm_(description.kv_a_layernorm, context.device),
+      cache_(1, spec_.sizes.kv_lora_rank + spec_.sizes.qk_rope_head_dim, context) {}
 
 at::Tensor TensorLatentAttention::Forward(const StepInputs& inputs, const at::Tensor& in) {
   const at::Tensor compressed = compress_.Apply(in);
-  const std::int64_t of_queries = q_norm_ ? sizes_.q_lora_rank : 0;
-  const at::Tensor latent = kv_norm_.Apply(compressed.narrow(1, of_queries, sizes_.kv_lora_rank)).unsqueeze(1);
-  const at::Tensor key = compressed.narrow(1, of_queries + sizes_.kv_lora_rank, sizes_.qk_rope_head_dim).unsqueeze(1);
+  const std::int64_t of_queries = spec_.sizes.q_lora_rank;  // 0: there is no small vector
+  const at::Tensor latent = kv_norm_.Apply(compressed.narrow(1, of_queries, spec_.sizes.kv_lora_rank)).unsqueeze(1);
+  const at::Tensor key =
+      compressed.narrow(1, of_queries + spec_.sizes.kv_lora_rank, spec_.sizes.qk_rope_head_dim).unsqueeze(1);
   cache_.Put(inputs, at::cat({latent, Turn(key, inputs.positions)}, -1));
   const at::Tensor queries = queries_of_.Apply(q_norm_ ? q_norm_->Apply(compressed.narrow(1, 0, of_queries)) : in)
-                                 .unflatten(1, {sizes_.num_heads, -1});
+                                 .unflatten(1, {spec_.sizes.num_heads, -1});
   const at::Tensor attended = Rounded(Attend(inputs, InLatentSpace(queries, inputs.positions)), type_);
-  return o_.Apply(Rounded(TimesOwnMatrix(attended, to_value_), type_).flatten(1));
+  return o_.Apply(Rounded(TimesOwnMatrix(attended, w_uv_), type_).flatten(1));
 }
 
 // Pairs that are interleaved are first split into halves, for queries and keys alike, so that their products stay the
 // same.
 at::Tensor TensorLatentAttention::Turn(const at::Tensor& parts, const at::Tensor& positions) const {
-  const at::Tensor apart = interleaved_ ? parts.unflatten(-1, {-1, 2}).transpose(-1, -2).flatten(-2) : parts;
+  const at::Tensor apart = spec_.interleaved ? parts.unflatten(-1, {-1, 2}).transpose(-1, -2).flatten(-2) : parts;
   return Turned(apart, turns_, positions, type_);
 }
 
 at::Tensor TensorLatentAttention::InLatentSpace(const at::Tensor& queries, const at::Tensor& positions) const {
-  const at::Tensor latent = TimesOwnMatrix(queries.narrow(2, 0, sizes_.qk_nope_head_dim), to_latent_);
-  const at::Tensor turned = Turn(queries.narrow(2, sizes_.qk_nope_head_dim, sizes_.qk_rope_head_dim), positions);
+  const at::Tensor latent = TimesOwnMatrix(queries.narrow(2, 0, spec_.sizes.qk_nope_head_dim), w_uk_t_);
+  const at::Tensor turned =
+      Turn(queries.narrow(2, spec_.sizes.qk_nope_head_dim, spec_.sizes.qk_rope_head_dim), positions);
   return at::cat({Rounded(latent, type_), turned}, -1);
 }
 
@@ -75,9 +65,9 @@ at::Tensor TensorLatentAttention::Attend(const StepInputs& inputs, const at::Ten
   const at::Tensor unseen = cache_.Unseen(inputs, 0);  // [rows, max_tokens]
   // Unseen positions may hold NaN, left by an earlier sequence: 0 times NaN would reach the result.
   const at::Tensor cached = cache_.Of(inputs).squeeze(1).masked_fill_(unseen.unsqueeze(-1), 0.0);
-  at::Tensor scores = at::matmul(queries, cached.transpose(-1, -2)).mul_(scale_);
+  at::Tensor scores = at::matmul(queries, cached.transpose(-1, -2)).mul_(spec_.scale);
   scores.masked_fill_(unseen.unsqueeze(1), -std::numeric_limits<double>::infinity());
-  return at::matmul(at::softmax(scores, -1), cached.narrow(-1, 0, sizes_.kv_lora_rank));
+  return at::matmul(at::softmax(scores, -1), cached.narrow(-1, 0, spec_.sizes.kv_lora_rank));
 }
 
 }  // namespace layercast

@@ -10,10 +10,6 @@
 namespace layercast {
 namespace {
 
-WeightTensor Own(const MambaMixer& mixer, const char* name, const std::string& path, const TensorContext& context) {
-  return {context.weights.Find(mixer, path, name), context.device};
-}
-
 // Repeats what each group of heads has, [rows, groups, n], for each head, [rows, heads, n].
 at::Tensor ForHeads(const at::Tensor& of_groups, std::int64_t heads) {
   const std::int64_t of_one = heads / of_groups.size(1);
@@ -22,17 +18,18 @@ at::Tensor ForHeads(const at::Tensor& of_groups, std::int64_t heads) {
 
 }  // namespace
 
-TensorMamba::TensorMamba(const MambaMixer& mixer, const std::string& path, const TensorContext& context)
-    : sizes_(mixer.sizes()),
-      options_(mixer.options()),
+TensorMamba::TensorMamba(const MambaDescription& description, const TensorContext& context)
+    : sizes_(description.sizes),
+      options_(description.options),
       type_(context.type),
-      in_proj_(ChildLinear(mixer, "in_proj", path, context)),
-      out_proj_(ChildLinear(mixer, "out_proj", path, context)),
-      conv_(context.weights.Linear(*mixer.FindChild("conv1d"), path + ".conv1d"), context),
-      a_(context.weights.FindDerived(mixer, path, "A"), context.device),
-      d_(Own(mixer, "D", path, context)),
-      dt_bias_(Own(mixer, "dt_bias", path, context)),
-      norm_(context.weights.Find(*mixer.FindChild("norm"), path + ".norm"), context.device),
+      in_proj_(description.in_proj, context.device),
+      out_proj_(description.out_proj, context.device),
+      conv_(description.conv1d, context),
+      a_(description.a, context.device),
+      d_(description.d, context.device),
+      dt_bias_(description.dt_bias, context.device),
+      norm_(description.norm.weight, context.device),
+      epsilon_(description.norm.epsilon),
       states_({sizes_.num_heads, sizes_.head_dim, sizes_.state_size}, context) {}
 
 at::Tensor TensorMamba::Forward(const StepInputs& inputs, const at::Tensor& in) {
@@ -64,7 +61,7 @@ at::Tensor TensorMamba::Scan(const StepInputs& inputs, const at::Tensor& channel
 // mamba_ssm, the scan's result is rounded only here.
 at::Tensor TensorMamba::Normalized(const at::Tensor& scanned, const at::Tensor& gate) const {
   const at::Tensor gated = (scanned * at::silu(gate)).unflatten(1, {sizes_.num_groups, -1});
-  const at::Tensor scale = at::mean(gated * gated, {-1}, /*keepdim=*/true).add_(options_.norm_epsilon).rsqrt_();
+  const at::Tensor scale = at::mean(gated * gated, {-1}, /*keepdim=*/true).add_(epsilon_).rsqrt_();
   return Rounded((gated * scale).flatten(1) * norm_.ReadVector(), type_);
 }
 

@@ -1,21 +1,17 @@
 // Mamba-2's mixer in the decode step: one token of each slot. Made by MakeTensorBlock.
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "engine_side/engine/torch/tensors/slot_states.h"
 #include "engine_side/engine/torch/tensors/tensor_block.h"
 #include "engine_side/engine/torch/tensors/tensor_conv.h"
 #include "engine_side/engine/torch/tensors/tensor_linear.h"
-#include "layercast/model/mamba_mixer.h"
 
 namespace layercast {
 
 // Resource; one thread only.
 class TensorMamba final : public TensorBlock {
  public:
-  TensorMamba(const MambaMixer& mixer, const std::string& path, const TensorContext& context);
+  TensorMamba(const MambaDescription& description, const TensorContext& context);
   at::Tensor Forward(const StepInputs& inputs, const at::Tensor& in) override;
   bool is_recurrent() const override { return true; }
 
@@ -30,7 +26,9 @@ class TensorMamba final : public TensorBlock {
   at::ScalarType type_;
   TensorLinear in_proj_, out_proj_;
   TensorConv conv_;
-  WeightTensor a_, d_, dt_bias_, norm_;
+  WeightTensor a_, d_, dt_bias_;
+  WeightTensor norm_;
+  double epsilon_;
   SlotStates states_;  // [num_heads, head_dim, state_size]
 };
 

@@ -1,17 +1,13 @@
 // A mixture of experts in the decode step. Made by MakeTensorBlock.
 #pragma once
 
-#include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "engine_side/engine/cpu/kernels/activation.h"
+#include "engine_side/engine/torch/blocks/tensor_mlp.h"
 #include "engine_side/engine/torch/tensors/tensor_block.h"
 #include "engine_side/engine/torch/tensors/tensor_linear.h"
 #include "engine_side/engine/torch/tensors/tensor_router.h"
-#include "layercast/model/mixture_of_experts.h"
 
 namespace layercast {
 
@@ -20,27 +16,18 @@ namespace layercast {
 // fp32 at a time. Resource; one thread only.
 class TensorMoe final : public TensorBlock {
  public:
-  TensorMoe(const MixtureOfExperts& moe, const std::string& path, const TensorContext& context);
+  TensorMoe(const MoeDescription& description, const TensorContext& context);
   at::Tensor Forward(const StepInputs& inputs, const at::Tensor& in) override;
 
  private:
-  struct Expert {
-    TensorLinear w13, w2;
-  };
-
   at::Tensor SumExperts(const RoutedRows& routed, const at::Tensor& in) const;
-  // The activation of w13's output: of gate and up, or of up alone, each `width` wide.
-  at::Tensor Activate(const at::Tensor& w13, std::int64_t width) const;
-  at::Tensor Shared(const StepInputs& inputs, const at::Tensor& in) const;
+  at::Tensor Shared(const at::Tensor& in) const;
 
   at::ScalarType type_;
-  Activation activation_;
-  bool gated_;
-  std::optional<ClampedGate> clamped_gate_;
   TensorRouter router_;
-  std::vector<Expert> experts_;
-  std::unique_ptr<TensorBlock> shared_;  // null: none
+  std::optional<TensorMlp> shared_;
   std::optional<TensorLinear> shared_gate_, to_latent_, from_latent_;
+  std::vector<TensorMlp> experts_;
 };
 
 }  // namespace layercast

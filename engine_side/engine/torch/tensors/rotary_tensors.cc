@@ -13,12 +13,12 @@
 
 namespace layercast {
 
-const RotaryTensors::Turns& RotaryTensors::For(const RotaryEmbedding& embedding) {
-  RotaryTable& table = tables_.For(embedding);
-  const auto found = std::ranges::find(turns_, &table, [](const auto& entry) { return entry.first; });
-  if (found != turns_.end()) return *found->second;
-  table.GrowTo(static_cast<std::size_t>(positions_));
-  const std::int64_t pairs = embedding.dim / 2;
+RotaryTensors::Turns RotaryTensors::For(RotaryTable* table) {
+  if (table == nullptr) return {};
+  const auto found = std::ranges::find(turns_, table, [](const auto& entry) { return entry.first; });
+  if (found != turns_.end()) return found->second;
+  table->GrowTo(static_cast<std::size_t>(positions_));
+  const auto pairs = static_cast<std::int64_t>(table->pairs());
   const auto filled = [&](auto row_at) {
     const at::Tensor tensor = at::empty({positions_, 1, pairs}, at::kFloat);
     float* to = tensor.mutable_data_ptr<float>();
@@ -27,8 +27,9 @@ const RotaryTensors::Turns& RotaryTensors::For(const RotaryEmbedding& embedding)
     }
     return tensor.to(device_);
   };
-  Turns turns{filled([&](std::size_t i) { return table.Cos(i); }), filled([&](std::size_t i) { return table.Sin(i); })};
-  return *turns_.emplace_back(&table, std::make_unique<Turns>(std::move(turns))).second;
+  Turns turns{filled([&](std::size_t i) { return table->Cos(i); }),
+              filled([&](std::size_t i) { return table->Sin(i); })};
+  return turns_.emplace_back(table, std::move(turns)).second;
 }
 
 at::Tensor Turned(const at::Tensor& heads, const RotaryTensors::Turns& turns, const at::Tensor& positions,

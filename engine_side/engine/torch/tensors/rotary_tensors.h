@@ -5,7 +5,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -16,20 +15,19 @@ namespace layercast {
 // Resource; one thread only.
 class RotaryTensors {
  public:
-  RotaryTensors(RopeFunction make_rope, DType dtype, std::int64_t positions, const at::Device& device)
-      : tables_(std::move(make_rope), dtype), positions_(positions), device_(device) {}
+  RotaryTensors(std::int64_t positions, const at::Device& device) : positions_(positions), device_(device) {}
 
-  // The values of RotaryTable, to the bit, on the device: fp32 [positions, 1, pairs] each. Value.
+  // The values of RotaryTable, to the bit, on the device: fp32 [positions, 1, pairs] each; undefined: nothing is
+  // rotated. Value.
   struct Turns {
     at::Tensor cos, sin;
   };
-  const Turns& For(const RotaryEmbedding& embedding);  // the result lives as long as this object
+  Turns For(RotaryTable* table);  // null: nothing is rotated
 
  private:
-  RotaryTables tables_;
   std::int64_t positions_;
   at::Device device_;
-  std::vector<std::pair<const RotaryTable*, std::unique_ptr<Turns>>> turns_;
+  std::vector<std::pair<const RotaryTable*, Turns>> turns_;
 };
 
 // Rotates the first elements of heads, [rows, n, head_dim], by their rows' positions: the pairs (i, i + dim / 2), with

@@ -1,4 +1,4 @@
-// Blocks that compute the parts of a decoder layer in the decode step: those of engine_side/engine/block.h, in tensor
+// Blocks that compute the parts of a decoder layer in the decode step: those of block_description.h, in tensor
 // operations of fixed shapes that a CUDA graph can capture. A new one gets a file of its own, like tensor_attention,
 // and a line in MakeTensorBlock.
 #pragma once
@@ -7,15 +7,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
-#include "engine_side/engine/captured_weights.h"
+#include "engine_side/engine/blocks/block_description.h"
 #include "engine_side/engine/torch/tensors/decode_rows.h"
 #include "engine_side/engine/torch/tensors/rotary_tensors.h"
 
 namespace layercast {
-
-class Module;
 
 // The inputs of each row, each int64 [rows], on the step's device. Their memory never moves. Value.
 struct StepInputs {
@@ -37,18 +34,15 @@ class TensorBlock {
   virtual bool is_recurrent() const { return false; }
 };
 
-// What a block is made with. Its constructor looks up the weights once, and keeps no reference to the context's
-// members.
+// What a block is made with. Its constructor keeps no reference to the context's members.
 struct TensorContext {
-  CapturedWeights& weights;
   RotaryTensors& rotary;
   at::Device device;
   at::ScalarType type;  // activations are rounded to it after every operation
   StepShape shape;      // max_tokens is resolved: it is not 0
 };
 
-// Makes the block that computes `module`. Throws kUnsupported, naming path and class, if there is none.
-std::unique_ptr<TensorBlock> MakeTensorBlock(const Module& module, const std::string& path,
-                                             const TensorContext& context);
+// Makes the block that computes what is described. The weights' memory must outlive the block.
+std::unique_ptr<TensorBlock> MakeTensorBlock(const BlockDescription& description, const TensorContext& context);
 
 }  // namespace layercast

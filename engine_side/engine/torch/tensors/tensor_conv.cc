@@ -6,9 +6,9 @@
 namespace layercast {
 
 TensorConv::TensorConv(const LinearWeights& weights, const TensorContext& context)
-    : taps_(weights.weight, context.device), window_({taps_.rows(), taps_.cols() - 1}, context) {
-  if (weights.bias) bias_.emplace(*weights.bias, context.device);
-}
+    : taps_(weights.weight, context.device),
+      bias_(IfAny<WeightTensor>(weights.bias, context.device)),
+      window_({taps_.rows(), taps_.cols() - 1}, context) {}
 
 at::Tensor TensorConv::Apply(const StepInputs& inputs, const at::Tensor& tokens) {
   const at::Tensor window = at::cat({window_.Of(inputs), tokens.unsqueeze(-1)}, -1);

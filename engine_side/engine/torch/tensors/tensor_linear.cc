@@ -2,7 +2,7 @@
 
 #include <ATen/ops/mm.h>
 
-#include "engine_side/engine/torch/tensors/tensor_block.h"
+#include "engine_side/engine/torch/tensors/torch_type.h"
 
 namespace layercast {
 
@@ -10,20 +10,15 @@ at::Tensor Rounded(const at::Tensor& values, at::ScalarType type) {
   return type == at::kFloat ? values : values.to(type).to(at::kFloat);
 }
 
-TensorLinear::TensorLinear(const LinearWeights& weights, const at::Device& device, at::ScalarType type)
-    : weight_(weights.weight, device), type_(type) {
-  if (weights.bias) bias_.emplace(*weights.bias, device);
-}
+TensorLinear::TensorLinear(const LinearOperand& linear, const at::Device& device)
+    : weight_(linear.weight, device),
+      bias_(IfAny<WeightTensor>(linear.bias, device)),
+      type_(*TorchTypeOf(linear.dtype)) {}
 
 at::Tensor TensorLinear::Apply(const at::Tensor& x) const {
   at::Tensor y = at::mm(x, weight_.Read().t());
   if (bias_) y.add_(bias_->ReadVector());
   return Rounded(y, type_);
-}
-
-TensorLinear ChildLinear(const Module& module, const char* name, const std::string& path,
-                         const TensorContext& context) {
-  return {context.weights.Linear(*module.FindChild(name), path + "." + name), context.device, context.type};
 }
 
 }  // namespace layercast

@@ -4,15 +4,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
-#include <string>
 
-#include "engine_side/engine/cpu/kernels/row_linear.h"
+#include "engine_side/engine/blocks/operands.h"
 #include "engine_side/engine/torch/tensors/weight_tensor.h"
-#include "layercast/model/module.h"
 
 namespace layercast {
-
-struct TensorContext;
 
 // Rounds fp32 numbers to the nearest value of `type`, and keeps them as fp32; does nothing for kFloat. It is RoundTo in
 // tensors.
@@ -21,8 +17,8 @@ at::Tensor Rounded(const at::Tensor& values, at::ScalarType type);
 // A linear layer. Value; the weights' memory is borrowed.
 class TensorLinear {
  public:
-  TensorLinear(const LinearWeights& weights, const at::Device& device, at::ScalarType type);
-  // The layer's output for each row of x, [n, rows], bias included, summed in fp32 and rounded.
+  TensorLinear(const LinearOperand& linear, const at::Device& device);
+  // The layer's output for each row of x, [n, rows], bias included, summed in fp32 and rounded as is described.
   at::Tensor Apply(const at::Tensor& x) const;
   std::int64_t cols() const { return weight_.cols(); }
 
@@ -31,8 +27,5 @@ class TensorLinear {
   std::optional<WeightTensor> bias_;
   at::ScalarType type_;
 };
-
-// The linear layer that is the child `name` of `module`, which is at `path` in the tree.
-TensorLinear ChildLinear(const Module& module, const char* name, const std::string& path, const TensorContext& context);
 
 }  // namespace layercast

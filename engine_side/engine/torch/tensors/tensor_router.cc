@@ -11,6 +11,8 @@
 #include <limits>
 #include <tuple>
 
+#include "engine_side/engine/torch/tensors/torch_type.h"
+
 namespace layercast {
 namespace {
 
@@ -41,23 +43,6 @@ at::Tensor KeepBestGroups(const Routing& routing, const at::Tensor& preference) 
   return groups.masked_fill(kept.logical_not().unsqueeze(-1), kNever).flatten(1);
 }
 
-at::ScalarType LogitsType(const MixtureOfExperts& moe, const TensorContext& context) {
-  return moe.options().routing.fp32_logits ? at::kFloat : context.type;
-}
-
-TensorLinear LinearOf(const MixtureOfExperts& moe, const std::string& path, const TensorContext& context) {
-  const std::string& name = moe.options().router_name;
-  return {context.weights.Linear(*moe.FindChild(name), path + "." + name), context.device, LogitsType(moe, context)};
-}
-
-std::optional<WeightTensor> FindBias(const MixtureOfExperts& moe, const std::string& path,
-                                     const TensorContext& context) {
-  if (!moe.options().router.correction_bias) return std::nullopt;
-  const std::string& name = moe.options().router_name;
-  return WeightTensor(context.weights.Find(*moe.FindChild(name), path + "." + name, "e_score_correction_bias"),
-                      context.device);
-}
-
 }  // namespace
 
 RoutedRows ChooseExperts(const Routing& routing, const at::Tensor& logits, const at::Tensor& bias) {
@@ -71,16 +56,16 @@ RoutedRows ChooseExperts(const Routing& routing, const at::Tensor& logits, const
   return {chosen, of_chosen(weights * routing.scale)};
 }
 
-TensorRouter::TensorRouter(const MixtureOfExperts& moe, const std::string& path, const TensorContext& context)
-    : routing_(moe.options().routing),
-      type_(context.type),
-      linear_(LinearOf(moe, path, context)),
-      correction_bias_(FindBias(moe, path, context)) {}
+TensorRouter::TensorRouter(const RouterDescription& description, const at::Device& device)
+    : routing_(description.routing),
+      weights_type_(*TorchTypeOf(description.weights_dtype)),
+      logits_(description.logits, device),
+      correction_bias_(IfAny<WeightTensor>(description.correction_bias, device)) {}
 
 RoutedRows TensorRouter::Route(const at::Tensor& in) const {
   const at::Tensor bias = correction_bias_ ? correction_bias_->ReadVector() : at::Tensor();
-  RoutedRows routed = ChooseExperts(routing_, linear_.Apply(in), bias);
-  if (routing_.round_weights) routed.weights = Rounded(routed.weights, type_);
+  RoutedRows routed = ChooseExperts(routing_, logits_.Apply(in), bias);
+  routed.weights = Rounded(routed.weights, weights_type_);
   return routed;
 }
 

@@ -1,15 +1,13 @@
 // The router of the decode step: which experts a row goes to, and how much each of them counts. See
-// engine_side/engine/router.h. Used by the block of a mixture of experts.
+// engine_side/engine/cpu/blocks/router.h. Used by the block of a mixture of experts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <optional>
-#include <string>
 
 #include "engine_side/engine/torch/tensors/tensor_block.h"
 #include "engine_side/engine/torch/tensors/tensor_linear.h"
-#include "layercast/model/mixture_of_experts.h"
 
 namespace layercast {
 
@@ -19,20 +17,20 @@ struct RoutedRows {
   at::Tensor weights;  // fp32; 0 where not chosen
 };
 
-// Chooses as ChooseExperts in engine_side/engine/router.h does, for every row of `logits`, fp32 [rows, experts]. `bias`
-// is [experts], or undefined for none.
+// Chooses as ChooseExperts in engine_side/engine/cpu/blocks/router.h does, for every row of `logits`, fp32 [rows,
+// experts]. `bias` is [experts], or undefined for none.
 RoutedRows ChooseExperts(const Routing& routing, const at::Tensor& logits, const at::Tensor& bias);
 
 // Resource; one thread only.
 class TensorRouter {
  public:
-  TensorRouter(const MixtureOfExperts& moe, const std::string& path, const TensorContext& context);
+  TensorRouter(const RouterDescription& description, const at::Device& device);
   RoutedRows Route(const at::Tensor& in) const;
 
  private:
   Routing routing_;
-  at::ScalarType type_;
-  TensorLinear linear_;
+  at::ScalarType weights_type_;
+  TensorLinear logits_;
   std::optional<WeightTensor> correction_bias_;
 };
 

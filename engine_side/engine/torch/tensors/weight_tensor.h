@@ -36,4 +36,10 @@ class WeightTensor {
   std::optional<at::Tensor> global_;      // [1]
 };
 
+// What is made of an operand that a block may lack: T(*operand, device), or nullopt.
+template <class T, class Operand>
+std::optional<T> IfAny(const std::optional<Operand>& operand, const at::Device& device) {
+  return operand ? std::optional(T(*operand, device)) : std::nullopt;
+}
+
 }  // namespace layercast

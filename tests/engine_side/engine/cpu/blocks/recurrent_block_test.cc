@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/engine/block.h"
+#include "engine_side/engine/cpu/blocks/block.h"
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
 #include "layercast/error.h"
 #include "layercast/model/gated_delta_net.h"
@@ -49,7 +49,8 @@ class RecurrentBlock : public ::testing::TestWithParam<Kind> {
   RecurrentBlock() : module_(GetParam().make()) {
     AddBuffers(*module_, "mixer.");
     CapturedWeights weights(buffers_);
-    block_ = MakeBlock(*module_, "mixer", BlockContext{weights, rotary_, alone_, DType::kF32});
+    block_ =
+        MakeBlock(DescribeBlock(*module_, "mixer", {weights, rotary_, DType::kF32}), BlockContext{alone_, DType::kF32});
   }
 
   void AddBuffers(const Module& module, const std::string& path) {
@@ -192,7 +193,8 @@ TEST(MambaBlock, RoundsOnceInItsGatedNorm) {
   CapturedWeights weights(buffers);
   SingleRank alone;
   RotaryTables rotary([](const RotaryEmbedding&) { return Rope(); }, DType::kBF16);
-  const auto block = MakeBlock(*mixer, "mixer", BlockContext{weights, rotary, alone, DType::kBF16});
+  const auto block =
+      MakeBlock(DescribeBlock(*mixer, "mixer", {weights, rotary, DType::kBF16}), BlockContext{alone, DType::kBF16});
   const TokenRow row;
   Activations out;
   block->Forward({&row, 1}, Activations(1, kHidden), out);

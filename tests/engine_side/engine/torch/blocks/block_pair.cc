@@ -38,13 +38,14 @@ BlockPair::BlockPair(const BlockKind& kind, DType dtype)
     : dtype_(dtype),
       module_(kind.make(LayerContext{.dtype = dtype})),
       rotary_(MakeRope, dtype),
-      rotary_tensors_(MakeRope, dtype, kShape.max_tokens, at::kCPU) {
+      rotary_tensors_(kShape.max_tokens, at::kCPU) {
   AddBuffers(*module_, "block");
-  CapturedWeights weights(buffers_), weights_again(buffers_);
-  tensor_block_ = MakeTensorBlock(*module_, "block",
-                                  TensorContext{weights_again, rotary_tensors_, at::kCPU, *TorchTypeOf(dtype), kShape});
-  weights_again.CheckAllUsed();
-  block_ = MakeBlock(*module_, "block", BlockContext{weights, rotary_, alone_, dtype});
+  CapturedWeights weights(buffers_);
+  const BlockDescription description =
+      DescribeBlock(*module_, "block", {weights, rotary_, dtype, "the decode step in tensors"});
+  weights.CheckAllUsed();
+  tensor_block_ = MakeTensorBlock(description, TensorContext{rotary_tensors_, at::kCPU, *TorchTypeOf(dtype), kShape});
+  block_ = MakeBlock(description, BlockContext{alone_, dtype});
   inputs_ = Rounded(Normal({static_cast<std::int64_t>(Tokens().size()), kHidden}, 1), *TorchTypeOf(dtype));
 }
 

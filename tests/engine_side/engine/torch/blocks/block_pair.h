@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/engine/block.h"
+#include "engine_side/engine/cpu/blocks/block.h"
 #include "engine_side/engine/torch/tensors/tensor_block.h"
 #include "layercast/captured_buffers.h"
 #include "layercast/model/layer_context.h"

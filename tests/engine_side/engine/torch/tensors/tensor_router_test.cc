@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "engine_side/engine/router.h"
+#include "engine_side/engine/cpu/blocks/router.h"
 
 namespace layercast::testing {
 namespace {

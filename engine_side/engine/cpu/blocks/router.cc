@@ -1,4 +1,4 @@
-#include "engine_side/engine/router.h"
+#include "engine_side/engine/cpu/blocks/router.h"
 
 #include <algorithm>
 #include <cmath>
@@ -48,13 +48,6 @@ void KeepBestGroups(const Routing& routing, std::vector<float>& scores) {
   }
 }
 
-std::optional<WeightView> FindBias(const MixtureOfExperts& moe, const std::string& path, CapturedWeights& weights) {
-  constexpr const char* kName = "e_score_correction_bias";
-  if (!moe.options().router.correction_bias) return std::nullopt;
-  const std::string& router = moe.options().router_name;
-  return weights.Find(*moe.FindChild(router), path + "." + router, kName);
-}
-
 }  // namespace
 
 std::vector<Choice> ChooseExperts(const Routing& routing, std::span<const float> logits, std::span<const float> bias) {
@@ -80,20 +73,14 @@ std::vector<Choice> ChooseExperts(const Routing& routing, std::span<const float>
   return choices;
 }
 
-Router::Router(const MixtureOfExperts& moe, const std::string& path, const BlockContext& context)
-    : routing_(moe.options().routing),
-      dtype_(context.dtype),
-      linear_(
-          context.weights.Linear(*moe.FindChild(moe.options().router_name), path + "." + moe.options().router_name)),
-      correction_bias_(FindBias(moe, path, context.weights)) {}
-
 RoutedTokens Router::Route(const Activations& in) {
-  ColumnParallel(in, linear_, routing_.fp32_logits ? DType::kF32 : dtype_, logits_);  // every rank has all logits
-  const std::vector<float> bias = correction_bias_ ? ReadVector(*correction_bias_) : std::vector<float>();
-  RoutedTokens routed(linear_.weight.rows);
+  ColumnParallel(in, description_.logits, logits_);  // every rank has all logits
+  const std::optional<WeightView>& bias = description_.correction_bias;
+  const std::vector<float> biases = bias ? ReadVector(*bias) : std::vector<float>();
+  RoutedTokens routed(description_.logits.weight.rows);
   for (std::size_t row = 0; row < in.rows(); ++row) {
-    for (Choice& choice : ChooseExperts(routing_, logits_[row], bias)) {
-      if (routing_.round_weights) RoundTo(dtype_, {&choice.weight, 1});
+    for (Choice& choice : ChooseExperts(description_.routing, logits_[row], biases)) {
+      RoundTo(description_.weights_dtype, {&choice.weight, 1});
       routed[choice.expert].push_back({row, choice.weight});
     }
   }

@@ -3,12 +3,11 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
-#include "engine_side/engine/block.h"
+#include "engine_side/engine/cpu/blocks/block.h"
 #include "layercast/model/mixture_of_experts.h"
 
 namespace layercast {
@@ -32,15 +31,12 @@ std::vector<Choice> ChooseExperts(const Routing& routing, std::span<const float>
 // Resource; one thread only.
 class Router {
  public:
-  Router(const MixtureOfExperts& moe, const std::string& path, const BlockContext& context);
+  explicit Router(RouterDescription description) : description_(std::move(description)) {}
   // Routes every row of `in`. All ranks get the same result.
   RoutedTokens Route(const Activations& in);
 
  private:
-  Routing routing_;
-  DType dtype_;
-  LinearWeights linear_;
-  std::optional<WeightView> correction_bias_;
+  const RouterDescription description_;
   Activations logits_;  // scratch
 };
 

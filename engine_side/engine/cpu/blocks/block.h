@@ -1,22 +1,19 @@
 // Blocks, of which a decoder layer is made: each reads one row per token and writes one. A block that computes
-// something new gets a file of its own, like attention_block and gated_mlp_block, and a line in MakeBlock. Torch-free.
+// something new is described in block_description.h, and gets a file of its own, like attention_block, and a line in
+// MakeBlock. Torch-free.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 
-#include "engine_side/engine/captured_weights.h"
+#include "engine_side/engine/blocks/block_description.h"
 #include "engine_side/engine/cpu/kernels/activations.h"
 #include "engine_side/engine/ranks/collective.h"
-#include "engine_side/engine/rotary_table.h"
 #include "layercast/dtype.h"
 
 namespace layercast {
-
-class Module;
 
 // Converts one of a model's sizes for counting elements in memory.
 inline std::size_t Size(std::int64_t size) { return static_cast<std::size_t>(size); }
@@ -44,17 +41,21 @@ class Block {
   virtual void DropAll() {}
 };
 
-// What a block is made with. Rotary tables and collective must outlive the block; its constructor looks up the weights
-// once.
+// What a block is made with. The collective must outlive the block.
 struct BlockContext {
-  CapturedWeights& weights;
-  RotaryTables& rotary;
   Collective& collective;
   DType dtype = DType::kBF16;  // activations are rounded to it after every operation, as in torch
 };
 
-// Makes the block that computes `module`, which is at `path` in the tree. Throws kUnsupported, naming path and class,
-// if there is none.
-std::unique_ptr<Block> MakeBlock(const Module& module, const std::string& path, const BlockContext& context);
+// A layer's output, rounded as is described: see row_linear.h.
+inline void ColumnParallel(const Activations& x, const LinearOperand& linear, Activations& y) {
+  ColumnParallel(x, linear, linear.dtype, y);
+}
+inline void RowParallel(const Activations& x, const LinearOperand& linear, Collective& collective, Activations& y) {
+  RowParallel(x, linear, linear.dtype, collective, y);
+}
+
+// Makes the block that computes what is described. What the description borrows must outlive the block.
+std::unique_ptr<Block> MakeBlock(BlockDescription description, const BlockContext& context);
 
 }  // namespace layercast

@@ -1,4 +1,4 @@
-#include "engine_side/engine/router.h"
+#include "engine_side/engine/cpu/blocks/router.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

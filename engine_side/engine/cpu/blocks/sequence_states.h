@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <unordered_map>
 
-#include "engine_side/engine/block.h"
+#include "engine_side/engine/cpu/blocks/block.h"
 #include "src/base/check.h"
 
 namespace layercast {

@@ -1,0 +1,104 @@
+// What descriptions say of operands: their order, what they are rounded to, and where adapters add to them. That both
+// forward passes compute what is described is for their own tests.
+#include "engine_side/engine/blocks/block_description.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "layercast/model/norm.h"
+#include "tests/support/error_of.h"
+
+namespace layercast::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr LayerContext kContext{.dtype = DType::kBF16};
+
+ModelConfig Config() {
+  return ModelConfig::Parse(std::string_view(
+      R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 50, "hidden_size": 24,
+      "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "head_dim": 10, "max_position_embeddings": 64, "dtype": "bfloat16"})"));
+}
+
+// A module as "block", over buffers of its own.
+class Described {
+ public:
+  explicit Described(const Module& module) : block_(Describe(module)) {}
+  const BlockDescription& block() const { return block_; }
+
+ private:
+  void AddBuffers(const Module& module, const std::string& path) {
+    for (const Parameter& parameter : module.parameters()) {
+      std::vector<std::byte>& bytes = memory_.emplace_back(static_cast<std::size_t>(parameter.spec.num_bytes()));
+      buffers_.push_back(
+          {path + "." + parameter.spec.name, bytes.data(), parameter.spec.dtype, parameter.spec.shape, {}, {}});
+    }
+    for (const auto& [name, child] : module.children()) AddBuffers(*child, path + "." + name);
+  }
+
+  BlockDescription Describe(const Module& module) {
+    AddBuffers(module, "block");
+    CapturedWeights weights(buffers_);
+    BlockDescription description = DescribeBlock(module, "block", {weights, rotary_, kContext.dtype, "the test"});
+    weights.CheckAllUsed();
+    return description;
+  }
+
+  std::deque<std::vector<std::byte>> memory_;
+  std::vector<CapturedBuffer> buffers_;
+  RotaryTables rotary_{[](const RotaryEmbedding& embedding) {
+                         return Rope{std::vector<float>(static_cast<std::size_t>(embedding.dim / 2)), 1.0F};
+                       },
+                       kContext.dtype};
+  BlockDescription block_;
+};
+
+TEST(BlockDescription, AttentionHasItsQueriesKeysAndValuesInOneProjection) {
+  const Described described(Attention(kContext, Config(), 0, {.qk_norm = true, .output_gate = true}));
+  const auto& attention = std::get<AttentionDescription>(described.block());
+  EXPECT_EQ(attention.qkv_proj.adapter, "block.qkv_proj");
+  EXPECT_EQ(attention.o_proj.adapter, "block.o_proj");
+  EXPECT_EQ(attention.query_stride(), 20);
+  EXPECT_EQ(attention.qkv_proj.weight.rows, 4U * 20 + 2 * 2 * 10);
+  EXPECT_EQ(attention.rotary->pairs(), 5U);
+  EXPECT_EQ(attention.q_norm->total_size, 0);  // over each head
+  EXPECT_FALSE(attention.sinks);
+}
+
+TEST(BlockDescription, ARouterTakesNoAdapterAndExpertsAreSummedBeforeTheyAreRounded) {
+  MoeConfig moe;
+  moe.num_experts = 3;
+  moe.num_experts_per_tok = 2;
+  moe.intermediate_size = 14;
+  moe.shared_intermediate_size = 18;
+  const MoeOptions options{.routing = {.fp32_logits = true}, .shared_name = "shared_expert", .shared_gate = true};
+  const Described described(MixtureOfExperts(kContext, Config(), moe, options));
+  const auto& mixture = std::get<MoeDescription>(described.block());
+  EXPECT_EQ(mixture.router.logits.adapter, "");
+  EXPECT_EQ(mixture.router.logits.dtype, DType::kF32);
+  EXPECT_EQ(mixture.router.routing.top_k, 2);
+  std::vector<std::string> adapters;
+  for (const MlpDescription& expert : mixture.experts) {
+    adapters.push_back(expert.up.adapter);
+    EXPECT_EQ(expert.up.dtype, DType::kBF16);
+    EXPECT_EQ(expert.down.dtype, DType::kF32);
+  }
+  EXPECT_THAT(adapters, ElementsAre("block.experts.0.w13", "block.experts.1.w13", "block.experts.2.w13"));
+  EXPECT_EQ(mixture.shared->down.adapter, "block.shared_expert.down_proj");
+  EXPECT_EQ(mixture.shared->down.dtype, DType::kBF16);
+}
+
+TEST(BlockDescription, RefusesAModuleThatIsNoBlockInTheNameOfThePass) {
+  EXPECT_EQ(ErrorOf([] { Described(RMSNorm(kContext, 8)); }, ErrorCode::kUnsupported),
+            "the test cannot compute block (RMSNorm)");
+}
+
+}  // namespace
+}  // namespace layercast::testing
