@@ -1,4 +1,4 @@
-#include "layercast/model/placement.h"
+#include "layercast/box.h"
 
 #include <algorithm>
 #include <string>
