@@ -1,11 +1,12 @@
 #include "engine_side/plan/piece.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
-#include "engine_side/model/tree/box_runs.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
+#include "src/tensor/walk.h"
 
 namespace layercast {
 namespace {
@@ -13,46 +14,45 @@ namespace {
 constexpr std::uint64_t kSmallestChunk = 16;        // large enough for an element of any type
 constexpr std::size_t kMostRegionsPerChunk = 1024;  // small regions are gathered up to this number
 
-// The source box of a placement, measured in bytes. Its logical rows extend along the last dimension. Bytes that are
-// contiguous in the tensor, one logical row or many, form a run, and equally spaced runs form a block.
+// The source box of a placement, measured in bytes. Its logical rows extend along the last dimension.
 struct SourceBytes {
-  std::uint32_t tensor = 0;  // its number in a fetch session
-  BoxRuns runs;
-  std::uint64_t element = 0;  // size of one; 1 for packed types, which are placed whole
+  std::uint32_t tensor = 0;   // its number in a fetch session
+  Walk walk;                  // over its elements, or over the bytes of packed types, which are placed whole
+  std::uint64_t element = 0;  // bytes of one
   std::uint64_t total = 0;    // packed bytes
   std::uint64_t row = 0;      // bytes of a logical row
   std::uint64_t run = 0;      // bytes of a run: whole logical rows
   std::uint64_t block = 0;    // bytes of all runs of a block
 
   SourceBytes(const LoadPlan& plan, const Manifest& manifest, const Placement& placement)
-      : tensor(NumberOf(plan, placement)), runs(RunsOf(plan, manifest, placement)) {
+      : tensor(NumberOf(plan, placement)) {
     const Box& box = placement.source;
     const auto bits = static_cast<std::uint64_t>(BitsPerElement(manifest.entry(placement.tensor).spec.dtype));
-    const auto bytes = [&](std::int64_t elements) { return static_cast<std::uint64_t>(elements) * bits / 8; };
     element = std::max<std::uint64_t>(bits / 8, 1);
-    total = bytes(box.num_elements());
-    run = bytes(runs.run_length());
-    block = run * static_cast<std::uint64_t>(runs.runs_per_block());
-    // A row of a packed type need not fill whole bytes, so such a tensor counts as one row.
-    row = bits % 8 != 0 ? total : bytes(box.rank == 0 ? 1 : box.extent[box.rank - 1U]);
+    total = static_cast<std::uint64_t>(box.num_elements()) * bits / 8;
+    if (bits % 8 == 0) {
+      walk = WalkOf(plan, manifest, placement);
+      row = static_cast<std::uint64_t>(box.rank == 0 ? 1 : box.extent[box.rank - 1U]) * element;
+    } else {  // a row need not fill whole bytes, so the tensor counts as one row
+      walk = Walk::Over({static_cast<std::int64_t>(total)}, {}).value();
+      row = total;
+    }
+    run = static_cast<std::uint64_t>(walk.run_length()) * element;
+    block = static_cast<std::uint64_t>(walk.block_length()) * element;
   }
 
   static std::uint32_t NumberOf(const LoadPlan& plan, const Placement& placement) {
     return plan.parts().empty() ? placement.tensor : plan.parts()[placement.tensor][placement.part].number;
   }
 
-  // The runs within what the publisher holds: within a part, if the tensor is held in parts.
-  static BoxRuns RunsOf(const LoadPlan& plan, const Manifest& manifest, const Placement& placement) {
+  // Within what the publisher holds: within a part, if the tensor is held in parts.
+  static Walk WalkOf(const LoadPlan& plan, const Manifest& manifest, const Placement& placement) {
     const std::span<const HeldPart> cuts = plan.CutsOf(placement.tensor);
-    if (cuts.empty()) return {plan.SourceShape(manifest, placement.tensor), placement.source};
+    if (cuts.empty()) return Walk::Into(plan.SourceShape(manifest, placement.tensor), placement.source);
     const Box& part = cuts[placement.part].box;
     Box inside = placement.source;
     for (std::size_t axis = 0; axis < inside.rank; ++axis) inside.begin[axis] -= part.begin[axis];
-    return {Shape(part.extent.begin(), part.extent.begin() + part.rank), inside};
-  }
-
-  std::uint64_t RunOffset(std::uint64_t index) const {
-    return static_cast<std::uint64_t>(runs.At(static_cast<std::int64_t>(index)).offset) * element;
+    return Walk::Into(Shape(part.extent.begin(), part.extent.begin() + part.rank), inside);
   }
 };
 
@@ -103,14 +103,15 @@ class Cutter {
   std::uint64_t rows_ = 1;
 };
 
+// A piece is a part of a run, or whole runs of one block.
 Region RegionIn(const SourceBytes& source, std::uint64_t begin, std::uint64_t end) {
-  const std::uint64_t run = begin / source.run;
-  const std::uint64_t inside = begin % source.run;
-  if (inside + (end - begin) <= source.run) return {source.tensor, source.RunOffset(run) + inside, end - begin, 1, 0};
-  // The piece is whole runs of one block.
-  LAYERCAST_CHECK(inside == 0 && end % source.run == 0 && begin / source.block == (end - 1) / source.block);
-  const std::uint64_t stride = static_cast<std::uint64_t>(source.runs.stride()) * source.element;
-  return {source.tensor, source.RunOffset(run), source.run, (end - begin) / source.run, stride};
+  const auto element = static_cast<std::int64_t>(source.element);
+  const auto bytes = [&](std::int64_t elements) { return static_cast<std::uint64_t>(elements * element); };
+  const std::optional<Walk::Rows> rows =
+      source.walk.RowsOf(static_cast<std::int64_t>(begin) / element, static_cast<std::int64_t>(end - begin) / element);
+  LAYERCAST_CHECK(rows.has_value());
+  const std::uint64_t stride = rows->rows == 1 ? 0 : bytes(rows->stride);
+  return {source.tensor, bytes(rows->at), bytes(rows->cols), static_cast<std::uint64_t>(rows->rows), stride};
 }
 
 // Gathers pieces into chunks.

@@ -5,11 +5,11 @@
 #include <optional>
 
 #include "engine_side/model/naming/path.h"
-#include "engine_side/model/tree/box_runs.h"
 #include "engine_side/model/tree/reciprocals.h"
 #include "layercast/error.h"
 #include "layercast/model/module.h"
 #include "src/base/utf8.h"
+#include "src/tensor/strided_copy.h"
 
 namespace layercast {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "engine_side/reload/device/walks.h"
+#include "engine_side/reload/layout/strided.h"
 #include "src/base/check.h"
 
 namespace layercast {

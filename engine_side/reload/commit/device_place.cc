@@ -1,6 +1,6 @@
 // A device's memory, with its log in pinned host memory. Nothing but Wait and digests' Finish waits.
 #include "engine_side/reload/commit/place.h"
-#include "engine_side/reload/device/walks.h"
+#include "engine_side/reload/layout/strided.h"
 #include "engine_side/reload/work/device_work.h"
 #include "src/device/device_digests.h"
 
@@ -23,12 +23,12 @@ class DevicePlace final : public Place {
   // If the buffer is one run, `packed` may also be in the log.
   void Scatter(std::span<const std::byte> packed, const CapturedBuffer& to) override {
     if (packed.empty() || IsPacked(to)) return Copy(packed.data(), to.address, packed.size());
-    const ElementWalk walk = WalkOver(to).value();
-    work_.stream().Scatter(to.dtype, packed.data(), to.dtype, to.address, walk, 0, NumElements(walk), nullptr);
+    const Walk walk = WalkOver(to).value();
+    work_.stream().Scatter(to.dtype, packed.data(), to.dtype, to.address, walk, 0, walk.num_elements(), nullptr);
   }
   void Zero(const CapturedBuffer& buffer) override {
-    const ElementWalk walk = WalkOver(buffer).value();
-    if (NumElements(walk) != 0) work_.stream().Zero(buffer.dtype, buffer.address, walk);
+    const Walk walk = WalkOver(buffer).value();
+    if (walk.num_elements() != 0) work_.stream().Zero(buffer.dtype, buffer.address, walk);
   }
 
   // Between the log and a buffer that is no single run, bytes go by way of a packed copy on the device. Save has taken

@@ -7,7 +7,6 @@
 #include "engine_side/quant/cuda_kernels.h"
 #include "engine_side/reload/device/move_kernels.h"
 #include "engine_side/reload/device/reload_stream.h"
-#include "engine_side/reload/device/walks.h"
 #include "src/base/check.h"
 #include "src/device/cuda/call.h"
 #include "src/device/cuda/row_copy.h"
@@ -22,24 +21,19 @@ int ElementBytes(DType dtype) { return BitsPerElement(dtype) / 8; }
 
 std::uint8_t* Codes(std::span<std::byte> bytes) { return reinterpret_cast<std::uint8_t*>(bytes.data()); }
 
-// Rows that one two-dimensional copy brings to their places in a tensor, or from there. All members are in bytes.
-struct Pitched {
-  std::size_t at;  // offset of the first row
-  std::size_t rows, row_bytes, stride;
-};
-
-// Elements [first, first + count) of a walk as rows for a two-dimensional copy. Empty if a kernel must copy them, or
-// does it faster, as it does if rows are short.
-std::optional<Pitched> PitchedOf(DType dtype, const ElementWalk& walk, std::int64_t first, std::int64_t count) {
+// Elements [first, first + count) of a walk over the tensor at `tensor` as rows for a two-dimensional copy. Empty if a
+// kernel must copy them, or does it faster, as it does if rows are short.
+std::optional<RegionView> PitchedOf(DType dtype, const std::byte* tensor, const Walk& walk, std::int64_t first,
+                                    std::int64_t count) {
   constexpr std::size_t kFewestBytes = 512;  // bytes of a row: what a warp reads at once, by words of 16 bytes
-  const std::optional<WalkRows> of = RowsOf(walk, first, count);
-  if (!of) return std::nullopt;
-  const auto bytes = [size = ElementBytes(dtype)](std::int64_t elements) {
-    return static_cast<std::size_t>(elements) * static_cast<std::size_t>(size);
-  };
-  const Pitched rows{bytes(of->at), static_cast<std::size_t>(of->rows), bytes(of->cols), bytes(of->stride)};
-  const bool suits = HowToCopyRows(rows.row_bytes, rows.rows, rows.stride) == RowCopy::kPitched;
-  return suits && rows.row_bytes >= kFewestBytes ? std::optional(rows) : std::nullopt;
+  const std::optional<Walk::Rows> rows = walk.RowsOf(first, count);
+  if (!rows) return std::nullopt;
+  const std::int64_t size = ElementBytes(dtype);
+  const RegionView view{tensor + rows->at * size, static_cast<std::size_t>(rows->cols * size),
+                        static_cast<std::size_t>(rows->rows), static_cast<std::size_t>(rows->stride * size)};
+  const bool suits =
+      HowToCopyRows(view.row_bytes, view.rows, view.stride) == RowCopy::kPitched && view.row_bytes >= kFewestBytes;
+  return suits ? std::optional(view) : std::nullopt;
 }
 
 class CudaReloadStream final : public CudaDeviceStream, public ReloadStream {
@@ -50,12 +44,13 @@ class CudaReloadStream final : public CudaDeviceStream, public ReloadStream {
     LoadMoveKernels();
   }
 
-  void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
-               std::int64_t first, std::int64_t count, std::uint64_t* fault) override {
+  void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const Walk& walk, std::int64_t first,
+               std::int64_t count, std::uint64_t* fault) override {
     const OnCudaDevice scope(stream().device());
-    const std::optional<Pitched> rows = from == to_dtype ? PitchedOf(from, walk, first, count) : std::nullopt;
+    const auto rows = from == to_dtype ? PitchedOf(from, to, walk, first, count) : std::nullopt;
     if (rows) {
-      CopyRows(packed, rows->row_bytes, to + rows->at, rows->stride, rows->row_bytes, rows->rows);
+      std::byte* const at = to + (rows->base - to);
+      CopyRows(packed, rows->row_bytes, at, rows->stride, rows->row_bytes, rows->rows);
     } else if (from == to_dtype) {
       CudaScatter(ElementBytes(from), packed, to, walk, first, count, stream().handle());
     } else {
@@ -63,17 +58,15 @@ class CudaReloadStream final : public CudaDeviceStream, public ReloadStream {
                       stream().handle());
     }
   }
-  void Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,
+  void Gather(DType dtype, const std::byte* from, const Walk& walk, std::int64_t first, std::int64_t count,
               std::byte* packed) override {
     const OnCudaDevice scope(stream().device());
-    if (const std::optional<Pitched> rows = PitchedOf(dtype, walk, first, count)) {
-      return CopyRows(from + rows->at, rows->stride, packed, rows->row_bytes, rows->row_bytes, rows->rows);
-    }
+    if (const auto rows = PitchedOf(dtype, from, walk, first, count)) return Pack(*rows, packed);
     CudaGather(ElementBytes(dtype), from, walk, first, count, packed, stream().handle());
   }
-  void Zero(DType dtype, std::byte* to, const ElementWalk& walk) override {
+  void Zero(DType dtype, std::byte* to, const Walk& walk) override {
     const OnCudaDevice scope(stream().device());
-    CudaZero(ElementBytes(dtype), to, walk, NumElements(walk), stream().handle());
+    CudaZero(ElementBytes(dtype), to, walk, walk.num_elements(), stream().handle());
   }
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, std::uint64_t* fault) override;

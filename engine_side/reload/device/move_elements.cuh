@@ -4,12 +4,12 @@
 
 #include <cstdint>
 
-#include "engine_side/reload/device/element_walk.h"
 #include "src/base/digest/host_device.h"
 #include "src/device/kernels/cuda_fault.h"
 #include "src/device/kernels/words.cuh"
 #include "src/tensor/conversions.h"
 #include "src/tensor/exponential.h"
+#include "src/tensor/walk.h"
 
 namespace layercast::cuda {
 
@@ -28,7 +28,7 @@ template <class T>
 struct ScatterElement {
   const T* packed;
   T* to;
-  ElementWalk walk;
+  Walk walk;
   std::int64_t first;
 
   LAYERCAST_HOST_DEVICE void operator()(std::int64_t i) const { to[walk.At(first + i)] = packed[i]; }
@@ -39,7 +39,7 @@ template <class From, class To>
 struct ScatterCastElement {
   const typename From::Bits* packed;
   typename To::Bits* to;
-  ElementWalk walk;
+  Walk walk;
   std::int64_t first;
   CudaFaultWord* fault;
 
@@ -54,7 +54,7 @@ template <class T>
 struct GatherElement {
   const T* from;
   T* packed;
-  ElementWalk walk;
+  Walk walk;
   std::int64_t first;
 
   LAYERCAST_HOST_DEVICE void operator()(std::int64_t i) const { packed[i] = from[walk.At(first + i)]; }
@@ -63,7 +63,7 @@ struct GatherElement {
 template <class T>
 struct ZeroElement {
   T* to;
-  ElementWalk walk;
+  Walk walk;
 
   LAYERCAST_HOST_DEVICE void operator()(std::int64_t i) const { to[walk.At(i)] = T{}; }
 };

@@ -21,7 +21,7 @@ void ForCast(DType dtype, const Body& body) {
 }
 
 template <class Runner>
-void Scatter(const Runner& runner, int element_bytes, const void* packed, void* to, const ElementWalk& walk,
+void Scatter(const Runner& runner, int element_bytes, const void* packed, void* to, const Walk& walk,
              std::int64_t first, std::int64_t count) {
   cuda::ForBytes(element_bytes, [&](auto type) {
     using T = decltype(type);
@@ -31,7 +31,7 @@ void Scatter(const Runner& runner, int element_bytes, const void* packed, void* 
 }
 
 template <class Runner>
-void Gather(const Runner& runner, int element_bytes, const void* from, const ElementWalk& walk, std::int64_t first,
+void Gather(const Runner& runner, int element_bytes, const void* from, const Walk& walk, std::int64_t first,
             std::int64_t count, void* packed) {
   cuda::ForBytes(element_bytes, [&](auto type) {
     using T = decltype(type);
@@ -40,7 +40,7 @@ void Gather(const Runner& runner, int element_bytes, const void* from, const Ele
 }
 
 template <class Runner>
-void Zero(const Runner& runner, int element_bytes, void* to, const ElementWalk& walk, std::int64_t count) {
+void Zero(const Runner& runner, int element_bytes, void* to, const Walk& walk, std::int64_t count) {
   cuda::ForBytes(element_bytes, [&](auto type) {
     using T = decltype(type);
     runner.Run(cuda::ZeroElement<T>{static_cast<T*>(to), walk}, count);
@@ -48,8 +48,8 @@ void Zero(const Runner& runner, int element_bytes, void* to, const ElementWalk& 
 }
 
 template <class Runner>
-void ScatterCast(const Runner& runner, DType from, const void* packed, DType to_dtype, void* to,
-                 const ElementWalk& walk, std::int64_t first, std::int64_t count, CudaFaultWord* fault) {
+void ScatterCast(const Runner& runner, DType from, const void* packed, DType to_dtype, void* to, const Walk& walk,
+                 std::int64_t first, std::int64_t count, CudaFaultWord* fault) {
   ForCast(from, [&](auto from_type) {
     ForCast(to_dtype, [&](auto to_type) {
       using From = decltype(from_type);
@@ -85,22 +85,22 @@ void LoadMoveKernels() {
   }
 }
 
-void CudaScatter(int element_bytes, const void* packed, void* to, const ElementWalk& walk, std::int64_t first,
+void CudaScatter(int element_bytes, const void* packed, void* to, const Walk& walk, std::int64_t first,
                  std::int64_t count, CUstream_st* stream) {
   Scatter(cuda::ElementsOnDevice(stream), element_bytes, packed, to, walk, first, count);
 }
 
-void CudaGather(int element_bytes, const void* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,
+void CudaGather(int element_bytes, const void* from, const Walk& walk, std::int64_t first, std::int64_t count,
                 void* packed, CUstream_st* stream) {
   Gather(cuda::ElementsOnDevice(stream), element_bytes, from, walk, first, count, packed);
 }
 
-void CudaZero(int element_bytes, void* to, const ElementWalk& walk, std::int64_t count, CUstream_st* stream) {
+void CudaZero(int element_bytes, void* to, const Walk& walk, std::int64_t count, CUstream_st* stream) {
   Zero(cuda::ElementsOnDevice(stream), element_bytes, to, walk, count);
 }
 
-void CudaScatterCast(DType from, const void* packed, DType to_dtype, void* to, const ElementWalk& walk,
-                     std::int64_t first, std::int64_t count, CudaFaultWord* fault, CUstream_st* stream) {
+void CudaScatterCast(DType from, const void* packed, DType to_dtype, void* to, const Walk& walk, std::int64_t first,
+                     std::int64_t count, CudaFaultWord* fault, CUstream_st* stream) {
   ScatterCast(cuda::ElementsOnDevice(stream), from, packed, to_dtype, to, walk, first, count, fault);
 }
 

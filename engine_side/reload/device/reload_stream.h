@@ -9,8 +9,8 @@
 #include <span>
 
 #include "engine_side/quant/recipe.h"
-#include "engine_side/reload/device/element_walk.h"
 #include "src/device/device_stream.h"
+#include "src/tensor/walk.h"
 
 namespace layercast {
 
@@ -21,13 +21,13 @@ class ReloadStream : public virtual DeviceStream {
   // Writes `count` packed elements, cast, to elements first, first + 1, ... of the walk over the tensor at `to`. If
   // they are cast to another type, the first that is not finite any more is merged into `fault`, a word that
   // DecodeCudaCastFault reads; there must be fewer than 2^32 of them.
-  virtual void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
+  virtual void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const Walk& walk,
                        std::int64_t first, std::int64_t count, std::uint64_t* fault) = 0;
   // Reads elements first, first + 1, ... of the walk over the tensor at `from`, as they are, into `count` packed ones.
-  virtual void Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first,
-                      std::int64_t count, std::byte* packed) = 0;
+  virtual void Gather(DType dtype, const std::byte* from, const Walk& walk, std::int64_t first, std::int64_t count,
+                      std::byte* packed) = 0;
   // Sets the walk's elements to zero.
-  virtual void Zero(DType dtype, std::byte* to, const ElementWalk& walk) = 0;
+  virtual void Zero(DType dtype, std::byte* to, const Walk& walk) = 0;
 
   // Does what Recipe::Quantize does with everything in device memory, including the magnitudes of rows. If the
   // magnitude of the whole weight is not given, it is computed on the device. What is wrong is merged into `fault`, as

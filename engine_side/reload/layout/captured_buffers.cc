@@ -6,7 +6,6 @@
 #include <tuple>
 #include <utility>
 
-#include "engine_side/reload/device/walks.h"
 #include "engine_side/reload/layout/captured_on_device.h"
 #include "engine_side/reload/layout/served_digest.h"
 #include "engine_side/reload/layout/strided.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine_side/reload/device/walks.h"
+#include "engine_side/reload/layout/strided.h"
 #include "src/base/check.h"
 #include "src/device/device_digests.h"
 

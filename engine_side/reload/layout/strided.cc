@@ -2,42 +2,42 @@
 
 #include <cstring>
 
+#include "src/tensor/strided_copy.h"
+
 namespace layercast {
 namespace {
 
-std::size_t ElementBytes(const CapturedBuffer& buffer) {
-  return static_cast<std::size_t>(BitsPerElement(buffer.dtype)) / 8;
-}
-
-// The first of the trailing dimensions that together are one contiguous run.
-std::size_t ContiguousSuffix(const CapturedBuffer& buffer) {
-  std::size_t first = buffer.shape.size();
-  std::int64_t expected = 1;
-  while (first > 0 && (buffer.shape[first - 1] == 1 || buffer.strides[first - 1] == expected)) {
-    --first;
-    expected *= buffer.shape[first];
-  }
-  return first;
+// Slice number `index` along the first dimension.
+CapturedBuffer SliceOf(const CapturedBuffer& buffer, std::int64_t index) {
+  CapturedBuffer slice = buffer;
+  slice.address += BytesOf(buffer.dtype, index * buffer.strides.front());
+  slice.shape.erase(slice.shape.begin());
+  slice.strides.erase(slice.strides.begin());
+  return slice;
 }
 
 }  // namespace
 
+bool IsPacked(const CapturedBuffer& buffer) {
+  const std::optional<Walk> walk = WalkOver(buffer);
+  return walk && walk->IsOneRun();
+}
+
 void ForEachRun(const CapturedBuffer& buffer,
                 const std::function<void(std::byte* address, std::size_t offset, std::size_t bytes)>& visit) {
-  const auto total = static_cast<std::size_t>(NumBytes(buffer.dtype, buffer.shape));
-  if (total == 0) return;
-  const std::size_t outer = buffer.strides.empty() ? 0 : ContiguousSuffix(buffer);
-  if (outer == 0) return visit(buffer.address, 0, total);
-
-  std::vector<std::int64_t> index(outer, 0);
-  std::size_t runs = 1;
-  for (std::size_t d = 0; d < outer; ++d) runs *= static_cast<std::size_t>(buffer.shape[d]);
-  const std::size_t run_bytes = total / runs;
-  for (std::size_t run = 0; run < runs; ++run) {
-    std::int64_t element = 0;
-    for (std::size_t d = 0; d < outer; ++d) element += index[d] * buffer.strides[d];
-    visit(buffer.address + static_cast<std::size_t>(element) * ElementBytes(buffer), run * run_bytes, run_bytes);
-    for (std::size_t d = outer; d-- > 0 && ++index[d] == buffer.shape[d];) index[d] = 0;
+  std::size_t done = 0;
+  if (const std::optional<Walk> walk = WalkOver(buffer)) {
+    return walk->ForEachRun([&](std::int64_t offset, std::int64_t count) {
+      const auto bytes = static_cast<std::size_t>(BytesOf(buffer.dtype, count));
+      visit(buffer.address + BytesOf(buffer.dtype, offset), done, bytes);
+      done += bytes;
+    });
+  }
+  for (std::int64_t i = 0; i < buffer.shape.front(); ++i) {
+    ForEachRun(SliceOf(buffer, i), [&](std::byte* address, std::size_t /*offset*/, std::size_t bytes) {
+      visit(address, done, bytes);
+      done += bytes;
+    });
   }
 }
 
@@ -48,11 +48,12 @@ void ReadCaptured(const CapturedBuffer& buffer, std::span<std::byte> bytes) {
 }
 
 std::size_t ExtentBytes(const CapturedBuffer& buffer) {
-  const auto bytes = static_cast<std::size_t>(NumBytes(buffer.dtype, buffer.shape));
-  if (bytes == 0 || buffer.strides.empty()) return bytes;
+  if (NumElements(buffer.shape) == 0 || buffer.strides.empty()) {
+    return static_cast<std::size_t>(NumBytes(buffer.dtype, buffer.shape));
+  }
   std::int64_t last = 0;
   for (std::size_t d = 0; d < buffer.shape.size(); ++d) last += (buffer.shape[d] - 1) * buffer.strides[d];
-  return (static_cast<std::size_t>(last) + 1) * ElementBytes(buffer);
+  return static_cast<std::size_t>(BytesOf(buffer.dtype, last + 1));
 }
 
 }  // namespace layercast

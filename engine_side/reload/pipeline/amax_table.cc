@@ -5,13 +5,13 @@
 #include <cmath>
 
 #include "engine_side/model/naming/source_reading.h"
-#include "engine_side/model/tree/box_runs.h"
 #include "engine_side/reload/layout/amax_requests.h"
 #include "engine_side/reload/work/wrong_values.h"
 #include "layercast/error.h"
 #include "src/base/check.h"
 #include "src/base/utf8.h"
 #include "src/tensor/cast.h"
+#include "src/tensor/walk.h"
 
 namespace layercast {
 namespace {
@@ -39,26 +39,6 @@ Box BoxOf(const SourceMatrices& source, const Placement& placement, std::int64_t
   return box;
 }
 
-// Calls visit(index in the tensor, row) for each element of a box in it. An element's row is the sum, over the axes, of
-// its offset from the box's first element times `steps`.
-template <typename Visit>
-void ForEach(const Shape& shape, const Box& box, std::span<const std::int64_t> steps, const Visit& visit) {
-  const std::size_t last = shape.size() - 1;
-  const std::int64_t lines = box.num_elements() / std::max<std::int64_t>(box.extent[last], 1);
-  for (std::int64_t line = 0; line < lines; ++line) {
-    std::int64_t element = box.begin[last];
-    std::int64_t sum = 0;
-    std::int64_t stride = shape[last];
-    for (std::size_t d = last, rest = static_cast<std::size_t>(line); d-- > 0; stride *= shape[d]) {
-      const auto at = static_cast<std::int64_t>(rest % static_cast<std::size_t>(box.extent[d]));
-      rest /= static_cast<std::size_t>(box.extent[d]);
-      element += (box.begin[d] + at) * stride;
-      sum += at * steps[d];
-    }
-    for (std::int64_t i = 0; i < box.extent[last]; ++i) visit(element + i, sum + i * steps[last]);
-  }
-}
-
 }  // namespace
 
 AmaxTable::AmaxTable(const LoadPlan& plan, const Manifest& manifest) : plan_(plan), manifest_(manifest) {
@@ -84,12 +64,12 @@ void AmaxTable::AddAxes(std::uint32_t tensor, KeptAxes kept, const Box& box, std
   known.kept = kept;
   known.values.resize(static_cast<std::size_t>(NumElements(shape)), 0.0F);
   auto from = amax.begin();
-  for (BoxRuns runs(shape, KeptOf(box, kept)); const std::optional<Run> run = runs.Next();) {
-    for (std::int64_t i = run->offset; i < run->offset + run->count; ++i, ++from) {
+  Walk::Into(shape, KeptOf(box, kept)).ForEachRun([&](std::int64_t offset, std::int64_t count) {
+    for (std::int64_t i = offset; i < offset + count; ++i, ++from) {
       float& value = known.values[static_cast<std::size_t>(i)];
       value = std::max(value, *from);
     }
-  }
+  });
 }
 
 std::vector<const Placement*> AmaxTable::PlacementsOf(std::uint32_t parameter, std::int64_t matrix) const {
@@ -141,14 +121,13 @@ float AmaxTable::OfPlaced(const Placement& placement, std::int64_t matrix) const
   if (source.Needed(AmaxNeed::kTensor) == 0) return tensors_[placement.tensor];
   const auto found = axes_.find(placement.tensor);
   if (found == axes_.end()) return -1;
-  const auto& [kept, values] = found->second;
+  const Known& known = found->second;
+  const Walk walk = Walk::Into(KeptOf(source.shape, known.kept), KeptOf(BoxOf(source, placement, matrix), known.kept));
   float amax = 0;
-  for (BoxRuns runs(KeptOf(source.shape, kept), KeptOf(BoxOf(source, placement, matrix), kept));
-       const std::optional<Run> run = runs.Next();) {
-    const auto of_run =
-        std::span(values).subspan(static_cast<std::size_t>(run->offset), static_cast<std::size_t>(run->count));
-    amax = std::max(amax, *std::ranges::max_element(of_run));
-  }
+  walk.ForEachRun([&](std::int64_t offset, std::int64_t count) {
+    const auto first = known.values.begin() + offset;
+    amax = std::max(amax, *std::max_element(first, first + count));
+  });
   return amax;
 }
 
@@ -166,7 +145,7 @@ std::vector<float> AmaxTable::RowsOfMatrix(std::uint32_t parameter, std::int64_t
 bool AmaxTable::AddRows(const Placement& placement, std::int64_t matrix, std::span<float> rows) const {
   const auto found = axes_.find(placement.tensor);
   if (found == axes_.end()) return false;
-  const auto& [kept, values] = found->second;
+  const Known& known = found->second;
   const SourceMatrices source = SourceMatrices::Of(plan_, manifest_, placement);
   Box box = BoxOf(source, placement, matrix);
   TakeAxes(box, source.rows, placement.source);
@@ -174,14 +153,20 @@ bool AmaxTable::AddRows(const Placement& placement, std::int64_t matrix, std::sp
   std::int64_t count = 1;
   for (auto axis = source.rows.rbegin(); axis != source.rows.rend(); count *= box.extent[*axis++]) steps[*axis] = count;
   std::vector<std::int64_t> kept_steps;
-  float largest = 0;
   for (std::size_t axis = 0; axis < source.shape.size(); ++axis) {
-    if ((kept >> axis & 1) != 0) kept_steps.push_back(steps[axis]);
+    if ((known.kept >> axis & 1) != 0) kept_steps.push_back(steps[axis]);
   }
-  ForEach(KeptOf(source.shape, kept), KeptOf(box, kept), kept_steps, [&](std::int64_t element, std::int64_t row) {
-    float& amax = rows[static_cast<std::size_t>(RowInParameter(placement, row, count))];
-    amax = std::max(amax, values[static_cast<std::size_t>(element)]);
-    largest = std::max(largest, values[static_cast<std::size_t>(element)]);
+  const Box kept = KeptOf(box, known.kept);
+  const Walk row_of = Walk::Over(Shape(kept.extent.begin(), kept.extent.begin() + kept.rank), kept_steps).value();
+  float largest = 0;
+  std::int64_t number = 0;
+  Walk::Into(KeptOf(source.shape, known.kept), kept).ForEachRun([&](std::int64_t offset, std::int64_t of_run) {
+    for (std::int64_t i = offset; i < offset + of_run; ++i) {
+      const float value = known.values[static_cast<std::size_t>(i)];
+      float& amax = rows[static_cast<std::size_t>(RowInParameter(placement, row_of.At(number++), count))];
+      amax = std::max(amax, value);
+      largest = std::max(largest, value);
+    }
   });
   CheckHolds(placement, largest);
   return true;

@@ -4,13 +4,13 @@
 #include <variant>
 #include <vector>
 
-#include "engine_side/reload/device/element_walk.h"
 #include "src/tensor/region.h"
+#include "src/tensor/walk.h"
 
 namespace layercast {
 namespace {
 
-static_assert(DerivedTensor::StridedView::kMaxRank == ElementWalk::kMaxRank);
+static_assert(DerivedTensor::StridedView::kMaxRank == Walk::kMaxRank);
 
 // Makes a derived tensor: one overload for each form that DerivedTensor has.
 struct Maker {

@@ -8,11 +8,11 @@
 #include <span>
 #include <utility>
 
-#include "engine_side/model/tree/box_runs.h"
 #include "engine_side/reload/prequantized/quantized_layers.h"
 #include "engine_side/reload/sources/walk_source.h"
 #include "src/base/digest/digest.h"
 #include "src/tensor/cast.h"
+#include "src/tensor/strided_copy.h"
 
 namespace layercast {
 namespace {

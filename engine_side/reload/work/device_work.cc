@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "engine_side/reload/device/walks.h"
 #include "engine_side/reload/layout/captured_on_device.h"
 #include "engine_side/reload/layout/strided.h"
 #include "engine_side/reload/work/wrong_values.h"
@@ -14,6 +13,7 @@
 #include "src/base/check.h"
 #include "src/base/log.h"
 #include "src/base/rounding.h"
+#include "src/tensor/walk.h"
 
 namespace layercast {
 namespace {
@@ -125,7 +125,7 @@ void DeviceWork::Write(const RegionView& view, std::byte* to) {
 }
 
 void DeviceWork::Zero(const TensorSpec& spec, const Box& box, std::byte* memory) {
-  if (box.num_elements() != 0) stream_.Zero(spec.dtype, memory, WalkInto(spec.shape, box, {}));
+  if (box.num_elements() != 0) stream_.Zero(spec.dtype, memory, Walk::Into(spec.shape, box));
 }
 
 // A contiguous run of elements that needs no cast is copied straight to its place. All others are scattered by a
@@ -135,14 +135,14 @@ void DeviceWork::FuseAndShard(const SourcePiece& from, const RegionView& view, s
   LAYERCAST_CHECK(view.num_bytes() == piece.end - piece.begin);
   if (BitsPerElement(from.dtype) % 8 != 0) return CopyWhole(piece, view, memory);
   const TensorSpec& parameter = from.parameter;
-  const ElementWalk walk = WalkInto(parameter.shape, from.placement.destination, from.placement.order);
+  const Walk walk = Walk::Into(parameter.shape, from.placement.destination, from.placement.order);
   const std::size_t size = WholeBytesOf(from.dtype);
   const std::size_t most = uploads_.block_bytes() / size;
   const std::size_t elements = view.num_bytes() / size;
   for (std::size_t done = 0; done < elements;) {
     const std::size_t count = std::min(most, elements - done);
     const auto first = static_cast<std::int64_t>(piece.begin / size + done);
-    if (from.dtype == parameter.dtype && IsOneRun(walk, first, static_cast<std::int64_t>(count))) {
+    if (from.dtype == parameter.dtype && walk.IsOneRun(first, static_cast<std::int64_t>(count))) {
       std::byte* const to = memory + static_cast<std::size_t>(walk.At(first)) * size;
       stream_.Copy(ForCopying(view, done * size, count * size), to, count * size);
     } else {
@@ -275,8 +275,8 @@ void DeviceWork::CopyStrided(const CapturedBuffer& from, std::span<std::byte> to
     return Write(AsView(bytes), to.data());
   }
   if (IsPacked(from)) return stream_.Copy(from.address, to.data(), to.size());
-  const ElementWalk walk = WalkOver(from).value();
-  stream_.Gather(from.dtype, from.address, walk, 0, NumElements(walk), to.data());
+  const Walk walk = WalkOver(from).value();
+  stream_.Gather(from.dtype, from.address, walk, 0, walk.num_elements(), to.data());
 }
 
 void DeviceWork::CheckDerived(const std::string& layer, const TensorSpec& spec, std::span<const std::byte> tensor) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engine_side/model/tree/box_runs.h"
 #include "engine_side/quant/dequantize.h"
 #include "engine_side/quant/recipes/recipe_parts.h"
 #include "engine_side/quant/rescale.h"
@@ -15,6 +14,7 @@
 #include "src/tensor/cast.h"
 #include "src/tensor/exponential.h"
 #include "src/tensor/kernels/scan.h"
+#include "src/tensor/strided_copy.h"
 
 namespace layercast {
 namespace {

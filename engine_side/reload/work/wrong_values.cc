@@ -17,21 +17,10 @@
 #include "src/tensor/cast.h"
 #include "src/tensor/conversions.h"
 #include "src/tensor/element.h"
+#include "src/tensor/walk.h"
 
 namespace layercast {
 namespace {
-
-// The index, row-major in a tensor of this shape, of element number `element` of a box of it.
-std::int64_t IndexIn(const Shape& shape, const Box& box, std::int64_t element) {
-  LAYERCAST_CHECK(shape.size() == box.rank);
-  std::int64_t index = 0;
-  std::int64_t stride = 1;
-  for (std::size_t d = box.rank; d-- > 0; stride *= shape[d]) {
-    index += (box.begin[d] + element % box.extent[d]) * stride;
-    element /= box.extent[d];
-  }
-  return index;
-}
 
 // The number, among a placement's elements in the source's order, of the parameter's element with this index. Empty if
 // the placement does not fill it.
@@ -69,7 +58,7 @@ struct SourceWords {
 SourceWords WordsFor(const LoadPlan& plan, const Manifest& manifest, const Placement& placement, std::int64_t element) {
   const auto entry = manifest.entry(placement.tensor);
   // A tensor that is read in another shape has its elements in the same order.
-  const std::int64_t index = IndexIn(plan.SourceShape(manifest, placement.tensor), placement.source, element);
+  const std::int64_t index = Walk::Into(plan.SourceShape(manifest, placement.tensor), placement.source).At(element);
   return {LayerWords(plan, placement, entry.spec.name), PlaceIn(entry.spec.shape, index)};
 }
 

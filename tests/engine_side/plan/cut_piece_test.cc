@@ -4,7 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine_side/model/tree/box_runs.h"
+#include "src/tensor/strided_copy.h"
+#include "src/tensor/walk.h"
 #include "tests/support/error_of.h"
 #include "tests/support/test_weights.h"
 
@@ -90,8 +91,8 @@ TEST(CutPiece, AtAnyBordersFillsWhatThePieceFills) {
       }
     }
     std::vector<Box> elements;  // every element of another publisher
-    for (BoxRuns runs(placed.source, Box::Whole(placed.source)); const auto run = runs.Next();) {
-      for (std::int64_t i = run->offset; i < run->offset + run->count; ++i) {
+    Walk::Into(placed.source, Box::Whole(placed.source)).ForEachRun([&](std::int64_t offset, std::int64_t count) {
+      for (std::int64_t i = offset; i < offset + count; ++i) {
         Box one = Box::Whole(Shape(placed.source.size(), 1));
         std::int64_t rest = i;
         for (std::size_t d = placed.source.size(); d-- > 0; rest /= placed.source[d]) {
@@ -99,7 +100,7 @@ TEST(CutPiece, AtAnyBordersFillsWhatThePieceFills) {
         }
         elements.push_back(one);
       }
-    }
+    });
     EXPECT_EQ(Copied(placed, values, elements), whole) << placed.name;
   }
 }

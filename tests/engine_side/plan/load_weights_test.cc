@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/model/tree/box_runs.h"
 #include "engine_side/plan/load_plan.h"
 #include "layercast/error.h"
+#include "src/tensor/strided_copy.h"
 #include "tests/engine_side/plan/planned_model.h"
 #include "tests/support/error_of.h"
 

@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "engine_side/model/tree/box_runs.h"
 #include "layercast/error.h"
+#include "src/tensor/strided_copy.h"
 #include "tests/engine_side/plan/planned_model.h"
 
 namespace layercast {

@@ -37,15 +37,15 @@ class CountedStream final : public ReloadStream {
   }
   void Pack(const RegionView& view, std::byte* to) override { stream_->Pack(view, to); }
   void Fill(std::byte* to, std::byte value, std::size_t bytes) override { stream_->Fill(to, value, bytes); }
-  void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
-               std::int64_t first, std::int64_t count, std::uint64_t* fault) override {
+  void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const Walk& walk, std::int64_t first,
+               std::int64_t count, std::uint64_t* fault) override {
     stream_->Scatter(from, packed, to_dtype, to, walk, first, count, fault);
   }
-  void Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,
+  void Gather(DType dtype, const std::byte* from, const Walk& walk, std::int64_t first, std::int64_t count,
               std::byte* packed) override {
     stream_->Gather(dtype, from, walk, first, count, packed);
   }
-  void Zero(DType dtype, std::byte* to, const ElementWalk& walk) override { stream_->Zero(dtype, to, walk); }
+  void Zero(DType dtype, std::byte* to, const Walk& walk) override { stream_->Zero(dtype, to, walk); }
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, std::uint64_t* fault) override {
     stream_->Quantize(recipe, rows, first_row, amax, outputs, fault);

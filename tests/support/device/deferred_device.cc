@@ -10,7 +10,6 @@
 
 #include "engine_side/quant/recipes/recipe_table.h"
 #include "engine_side/quant/rescale.h"
-#include "engine_side/reload/device/walks.h"
 #include "layercast/error.h"
 #include "src/base/digest/digest.h"
 #include "src/base/rounding.h"
@@ -186,8 +185,8 @@ void DeferredStream::Fill(std::byte* to, std::byte value, std::size_t bytes) {
   Queue([=] { std::fill_n(to, bytes, value); });
 }
 
-void DeferredStream::Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to,
-                             const ElementWalk& walk, std::int64_t first, std::int64_t count, std::uint64_t* fault) {
+void DeferredStream::Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const Walk& walk,
+                             std::int64_t first, std::int64_t count, std::uint64_t* fault) {
   ExpectReachable(packed, static_cast<std::size_t>(count) * Size(from));
   ExpectReachable(to, 1);
   ExpectAligned(packed, Size(from));
@@ -206,7 +205,7 @@ void DeferredStream::Scatter(DType from, const std::byte* packed, DType to_dtype
   });
 }
 
-void DeferredStream::Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first,
+void DeferredStream::Gather(DType dtype, const std::byte* from, const Walk& walk, std::int64_t first,
                             std::int64_t count, std::byte* packed) {
   ExpectReachable(from, 1);
   ExpectReachable(packed, static_cast<std::size_t>(count) * Size(dtype));
@@ -220,11 +219,11 @@ void DeferredStream::Gather(DType dtype, const std::byte* from, const ElementWal
   });
 }
 
-void DeferredStream::Zero(DType dtype, std::byte* to, const ElementWalk& walk) {
+void DeferredStream::Zero(DType dtype, std::byte* to, const Walk& walk) {
   ExpectReachable(to, 1);
   ExpectAligned(to, Size(dtype));
   Queue([=] {
-    for (std::int64_t i = 0; i < NumElements(walk); ++i) {
+    for (std::int64_t i = 0; i < walk.num_elements(); ++i) {
       std::fill_n(to + static_cast<std::size_t>(walk.At(i)) * Size(dtype), Size(dtype), std::byte{0});
     }
   });

@@ -62,11 +62,11 @@ class DeferredStream final : public ReloadStream {
   void Copy(const std::byte* from, std::byte* to, std::size_t bytes) override;
   void Pack(const RegionView& view, std::byte* to) override;
   void Fill(std::byte* to, std::byte value, std::size_t bytes) override;
-  void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const ElementWalk& walk,
-               std::int64_t first, std::int64_t count, std::uint64_t* fault) override;
-  void Gather(DType dtype, const std::byte* from, const ElementWalk& walk, std::int64_t first, std::int64_t count,
+  void Scatter(DType from, const std::byte* packed, DType to_dtype, std::byte* to, const Walk& walk, std::int64_t first,
+               std::int64_t count, std::uint64_t* fault) override;
+  void Gather(DType dtype, const std::byte* from, const Walk& walk, std::int64_t first, std::int64_t count,
               std::byte* packed) override;
-  void Zero(DType dtype, std::byte* to, const ElementWalk& walk) override;
+  void Zero(DType dtype, std::byte* to, const Walk& walk) override;
   void Quantize(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                 std::span<const KernelTensorView> outputs, std::uint64_t* fault) override;
   void Rescale(std::span<std::byte> codes, float from, float to) override;

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine_side/model/tree/box_runs.h"
 #include "layercast/error.h"
 #include "layercast/model/source_transforms.h"
+#include "src/tensor/walk.h"
 
 namespace layercast {
 namespace {
@@ -148,9 +148,9 @@ class RandomChain {
 
 std::vector<std::int64_t> ElementsIn(const Shape& shape, const Box& box) {
   std::vector<std::int64_t> elements;
-  for (BoxRuns runs(shape, box); const std::optional<Run> run = runs.Next();) {
-    for (std::int64_t i = 0; i < run->count; ++i) elements.push_back(run->offset + i);
-  }
+  Walk::Into(shape, box).ForEachRun([&](std::int64_t offset, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) elements.push_back(offset + i);
+  });
   return elements;
 }
 

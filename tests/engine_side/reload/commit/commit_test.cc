@@ -121,6 +121,12 @@ TEST(Strided, VisitsRunsInRowMajorOrder) {
   EXPECT_EQ(runs({2, 1, 3}, {8, 99, 1}), "0:0+6 16:6+6 ") << "the stride of a dimension of one says nothing";
   EXPECT_EQ(runs({}, {}), "0:0+2 ");
   EXPECT_EQ(runs({0, 3}, {3, 1}), "");
+  EXPECT_EQ(runs({2, 1, 2, 1, 2, 1, 2, 1, 2}, {48, 0, 23, 0, 11, 0, 5, 0, 2}),
+            runs({2, 2, 2, 2, 2}, {48, 23, 11, 5, 2}));
+  EXPECT_EQ(runs({1, 2, 1, 2, 1, 1}, {48, 23, 11, 5, 2, 9}), "0:0+2 10:2+2 46:4+2 56:6+2 ");
+  EXPECT_EQ(runs({2, 1, 2, 2, 2, 2}, {60, 0, 30, 14, 6, 1}).substr(0, 54),
+            "0:0+4 12:4+4 28:8+4 40:12+4 60:16+4 72:20+4 88:24+4 10")
+      << "more dimensions than a walk has";
 }
 
 }  // namespace

@@ -10,11 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/model/tree/box_runs.h"
 #include "engine_side/quant/kernel_tensors.h"
 #include "engine_side/quant/recipes/recipe_table.h"
-#include "engine_side/reload/device/walks.h"
 #include "src/tensor/cast.h"
+#include "src/tensor/walk.h"
 #include "tests/support/reload/other_layouts.h"
 #include "tests/support/reload/rig.h"
 
@@ -31,10 +30,14 @@ constexpr const char* kAttention = "model.layers.0.self_attn";
 
 // The index in the tensor of a placement's element number `number`: counted, one by one.
 std::int64_t CountedIndex(const Rig& rig, const Placement& placement, std::int64_t number) {
-  BoxRuns runs(rig.plan.SourceShape(rig.manifest, placement.tensor), placement.source);
-  while (const auto run = runs.Next()) {
-    if (number < run->count) return run->offset + number;
-    number -= run->count;
+  const Shape& shape = rig.plan.SourceShape(rig.manifest, placement.tensor);
+  const Box& box = placement.source;
+  for (std::int64_t index = 0; index < NumElements(shape); ++index) {
+    bool inside = true;
+    for (auto [d, left] = std::pair(shape.size(), index); d-- > 0; left /= shape[d]) {
+      inside = inside && left % shape[d] >= box.begin[d] && left % shape[d] < box.begin[d] + box.extent[d];
+    }
+    if (inside && number-- == 0) return index;
   }
   ADD_FAILURE() << "no such element";
   return -1;
@@ -46,7 +49,7 @@ void ExpectEveryPlacementNamed(const Rig& rig) {
     const PlannedParameter& parameter = rig.plan.parameters()[placement.parameter];
     if (placement.shared || BitsPerElement(parameter.spec.dtype) % 8 != 0) continue;
     const auto entry = rig.manifest.entry(placement.tensor);
-    const ElementWalk walk = WalkInto(parameter.spec.shape, placement.destination, placement.order);
+    const Walk walk = Walk::Into(parameter.spec.shape, placement.destination, placement.order);
     const std::int64_t count = placement.destination.num_elements();
     const std::int64_t cols = parameter.spec.shape.back();
     for (const std::int64_t number : {std::int64_t{0}, std::min<std::int64_t>(1, count - 1), count / 3, count - 1}) {
