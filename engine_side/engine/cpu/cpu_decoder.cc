@@ -20,7 +20,7 @@ std::size_t LongestSequence(const DecoderForCausalLM& model, std::optional<std::
   return max_tokens ? std::min(own, *max_tokens) : own;
 }
 
-const Peers& Checked(const Peers& peers, const ParallelConfig& parallel) {
+Peers Checked(const Peers& peers, const ParallelConfig& parallel) {
   LAYERCAST_CHECK(peers.collective.size() == parallel.tp_size && peers.collective.rank() == parallel.tp_rank);
   LAYERCAST_CHECK((peers.stage_link != nullptr) == (parallel.pp_size > 1));
   // Experts are summed by the collective, so their ranks must be the collective's.
