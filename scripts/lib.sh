@@ -33,9 +33,9 @@ compile_jobs() {
   echo "${LAYERCAST_JOBS:-$((cores < by_memory ? cores : by_memory))}"
 }
 
-configure() { # preset
+configure() { # preset [option...]
   mkdir -p build
-  cmake --preset "$1" > "build/.configure-$1.log" 2>&1 || { cat "build/.configure-$1.log"; return 1; }
+  cmake --preset "$@" > "build/.configure-$1.log" 2>&1 || { cat "build/.configure-$1.log"; return 1; }
   grep -E '^-- (CUDA|UCX|libtorch):' "build/.configure-$1.log" || true
 }
 

@@ -238,11 +238,7 @@ Json CheckpointJson(const CheckpointSource& source) {
 }
 
 void ExpectBetweenProcesses(const std::vector<std::string>& channels) {
-  const auto stays = [](const std::string& name) {
-    const auto channel = std::ranges::find(ChannelNames(), name, &ChannelName::name);
-    return channel != ChannelNames().end() && !channel->leaves_the_process;
-  };
-  if (channels.empty() || !std::ranges::all_of(channels, stays)) return;
+  if (channels.empty() || !std::ranges::all_of(channels, StaysInTheProcess)) return;
   throw UsageError("--channel " + channels.front() +
                    ": expected a channel that reaches other processes, got one that stays in this one");
 }

@@ -16,9 +16,8 @@ namespace layercast {
 
 // How the engine's weights are quantized. Value.
 struct QuantizationConfig {
-  // "none", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8", "mxfp4", "nvfp4" or "int8_per_channel"; or
-  // "checkpoint": each layer keeps the form that config.json says it is in, and stays in full precision if it says
-  // none.
+  // "none", or "fp8_per_channel" or another one of engine_side/quant/RECIPES.md; or "checkpoint": each layer keeps the
+  // form that config.json says it is in, and stays in full precision if it says none.
   std::string recipe = "none";
   bool power_of_two_scales = false;  // for fp8_per_block: scales are rounded up to powers of two
   // What becomes of a layer that a checkpoint on disk holds quantized, if its form is not the recipe's or this rank's

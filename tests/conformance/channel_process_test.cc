@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "src/transport/all/channel_names.h"
 #include "tests/conformance/channel_fixture.h"
 #include "tests/support/child_process.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 std::vector<std::string> NamesAcrossProcesses() {
   std::vector<std::string> names = TransportNames();
-  std::erase(names, "inproc");
+  std::erase_if(names, StaysInTheProcess);
   return names;
 }
 

@@ -19,7 +19,6 @@ class LayerwiseCommitter final : public Committer, private LayerSink {
   LayerwiseCommitter(const CommitParts& parts, std::unique_ptr<OldBytes> old)
       : parts_(parts), places_(parts), old_(std::move(old)) {}
 
-  bool writes_layers() const override { return true; }
   LayerSink& Begin() override {
     Drop();
     digests_.assign(parts_.layout.tensors().size(), Digest());

@@ -22,7 +22,6 @@ class StagedCommitter final : public Committer, private LayerSink {
     for (const auto& place : places_.all()) shares_.push_back(SharesOf(*place, parts.layout.tensors()));
   }
 
-  bool writes_layers() const override { return false; }
   LayerSink& Begin() override {
     Drop();
     std::ranges::fill(digests_, std::nullopt);

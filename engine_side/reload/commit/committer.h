@@ -19,10 +19,6 @@ class Committer {
  public:
   virtual ~Committer() = default;
 
-  // Whether captured buffers are written as layers arrive. If so, the engine must stand still from Begin to Commit, and
-  // not only in Commit.
-  virtual bool writes_layers() const = 0;
-
   // Begins a version, and returns the sink for its layers.
   virtual LayerSink& Begin() = 0;
   // Gives up the version that was begun: frees what is open in the sink.
@@ -50,12 +46,17 @@ struct CommitParts {
 
 class OldBytes;
 
+// Whether captured buffers are written as layers arrive. If so, the engine must stand still from Begin to Commit, and
+// not only in Commit, and nothing is ever staged. Throws kInvalidArgument, as MakeCommitter does, if there is no such
+// policy.
+bool WritesLayers(CommitPolicy policy);
+
 // Makes the committer of a policy. It allocates from kept_memory always in the same order, so that memory which
 // outlives a process brings back what was kept in it. Device memory does not outlive its process, and neither does what
 // is kept there, or in pinned memory.
 std::unique_ptr<Committer> MakeCommitter(CommitPolicy policy, const CommitParts& parts);
 
-std::unique_ptr<Committer> MakeStagedCommitter(const CommitParts& parts);
+// For policies that write layer by layer.
 std::unique_ptr<Committer> MakeLayerwiseCommitter(const CommitParts& parts, std::unique_ptr<OldBytes> old);
 
 }  // namespace layercast

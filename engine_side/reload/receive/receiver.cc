@@ -241,7 +241,11 @@ class Receiver::Impl {
     phase_ = Phase::kIdle;
   }
 
-  bool WritesLayers() { return stager_.committer().writes_layers(); }
+  // Buffers that do not fit the model are refused here, under every policy.
+  bool WritesLayers() {
+    stager_.committer();
+    return layercast::WritesLayers(policy_);
+  }
 
   void CheckMayWrite() {
     failpoints_.Hit("commit.prepare");
@@ -249,7 +253,7 @@ class Receiver::Impl {
   }
 
   void CheckKeepsStaged() const {
-    if (policy_ == CommitPolicy::kStaged) return;
+    if (!layercast::WritesLayers(policy_)) return;
     throw Error(ErrorCode::kUnsupported,
                 "commit policy " + std::string(CommitPolicyName(policy_)) + " keeps no staged version");
   }

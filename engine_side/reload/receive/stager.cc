@@ -240,7 +240,7 @@ Committer& Stager::committer() {
                                                                       .pool = pool_,
                                                                       .failpoints = failpoints_,
                                                                       .device = device_work_.get()});
-    if (options_.commit == CommitPolicy::kStaged && !device_work_) staged_record_.emplace(layout(), kept_memory_);
+    if (!WritesLayers(options_.commit) && !device_work_) staged_record_.emplace(layout(), kept_memory_);
     committer_ = std::move(made);  // with its record, or neither
   }
   return *committer_;

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/reload/commit/committer.h"
 #include "engine_side/reload/sources/kernel_taker.h"
 #include "engine_side/reload/sources/walk_source.h"
 #include "layercast/error.h"
@@ -46,7 +47,7 @@ class IteratorSource final : public WalkSource {
   // checked now if there are specs, and otherwise only at the end.
   Manifest KernelTensors(const SourceContext& context) const {
     if (!specs_.empty()) return KernelManifest(kLineage, specs_, *context.layout);
-    if (context.options.commit == CommitPolicy::kStaged) {
+    if (!WritesLayers(context.options.commit)) {
       return Manifest::OfSpecs(kLineage, 0, SpecsOf(*context.layout));
     }
     throw Error(ErrorCode::kFailedPrecondition,

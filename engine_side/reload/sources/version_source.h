@@ -1,7 +1,6 @@
 // A way in for a version. Open finds out what there is, and may wait for peers, but moves no bytes; Receive brings
-// them. The functions of layercast/reload_source.h make sources, and each is beside its source: path_source.cc,
-// publisher_source.cc, lender_source.cc, iterator_source.cc, dummy_weights.cc. Used by the stager, which knows nothing
-// else of where versions come from.
+// them. The functions of layercast/reload_source.h make sources, and each is in its source's file of this folder. Used
+// by the stager, which knows nothing else of where versions come from.
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "engine_side/reload/commit/committer.h"
 #include "engine_side/server/group/reload_request.h"
 #include "engine_side/server/reload/rank_reports.h"
 #include "layercast/report.h"
@@ -106,7 +107,7 @@ void RankReload::ExpectOneVersion(Answers& answers) const {
 void RankReload::Commit(const std::vector<std::string>& served, Deadline deadline) {
   begun_ = true;
   torn_ = true;  // until they are known not to be
-  const bool from_staging = ranks_.commit_policy() == CommitPolicy::kStaged;
+  const bool from_staging = !WritesLayers(ranks_.commit_policy());
   const Json staged = report_.at("version");
   Answers committed = from_staging ? CommitStaged() : CommitLayerwise(deadline);
   torn_ = committed.error && (from_staging || !RollBack(served));

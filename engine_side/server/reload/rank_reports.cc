@@ -5,10 +5,12 @@
 #include <iterator>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "layercast/version.h"
 #include "src/control/json_forms.h"
+#include "src/transport/all/channel_names.h"
 
 namespace layercast {
 namespace {
@@ -109,7 +111,12 @@ Json MergeChannels(const std::vector<Json>& reports) {
 
 }  // namespace
 
-bool IsDataChannel(const Json& channel) { return channel.at("name") != "path" && channel.at("name") != "dummy"; }
+// Of several, with commas between, all are.
+bool IsDataChannel(const Json& channel) {
+  const auto names = channel.at("name").get<std::string>();
+  const std::string_view first = std::string_view(names).substr(0, names.find(','));
+  return std::ranges::find(ChannelNames(), first, &ChannelName::name) != ChannelNames().end();
+}
 
 Json WithLater(const Json& staged, const Json& later) {
   if (later.at("layers") != 0 || staged.at("layers") == 0) return later;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "engine_side/reload/commit/committer.h"
 #include "engine_side/server/group/borrow.h"
 #include "engine_side/server/group/reload_request.h"
 #include "engine_side/server/reload/rank_reports.h"
@@ -20,7 +21,7 @@ constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
 
 // A reload can be held only if all its bytes are received before anything is overwritten.
 void ExpectCanBeHeld(CommitPolicy policy) {
-  if (policy == CommitPolicy::kStaged) return;
+  if (!WritesLayers(policy)) return;
   throw Error(ErrorCode::kFailedPrecondition, "stage_weights: expected the commit policy staged, this engine has " +
                                                   std::string(CommitPolicyName(policy)) +
                                                   ", which receives while it commits");

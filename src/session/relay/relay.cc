@@ -8,19 +8,20 @@
 
 #include "src/net/zmq/endpoint.h"
 #include "src/session/link/offered_version.h"
+#include "src/transport/all/channel_names.h"
 #include "src/transport/all/transports.h"
 #include "src/transport/channel/channel.h"
 
 namespace layercast {
 namespace {
 
-// By itself it does not offer inproc: it frees what it holds once its engine takes the next version, and a receiver in
-// this process might still be reading it. Other channels copy, or read what stays mapped.
+// By itself it does not offer what stays in this process: it frees what it holds once its engine takes the next
+// version, and a receiver in this process might still be reading it. Other channels copy, or read what stays mapped.
 std::vector<std::string> ChannelsOf(const RelayOptions& options) {
   if (!options.channels.empty()) return options.channels;
   std::vector<std::string> names;
   for (const auto& transport : TransportsNamed({})) {
-    if (transport->name() != "inproc") names.emplace_back(transport->name());
+    if (!StaysInTheProcess(transport->name())) names.emplace_back(transport->name());
   }
   return names;
 }

@@ -21,5 +21,7 @@ struct ChannelName {
 
 // In order of preference.
 std::span<const ChannelName> ChannelNames();
+// Whether a channel of that name is known, and reaches no other process.
+bool StaysInTheProcess(std::string_view name);
 
 }  // namespace layercast

@@ -1,6 +1,7 @@
 #include "src/transport/all/transports.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "layercast/error.h"
 #include "src/transport/all/channel_names.h"
@@ -47,6 +48,11 @@ constexpr ChannelName kChannels[] = {
 }  // namespace
 
 std::span<const ChannelName> ChannelNames() { return kChannels; }
+
+bool StaysInTheProcess(std::string_view name) {
+  const auto* const channel = std::ranges::find(kChannels, name, &ChannelName::name);
+  return channel != std::end(kChannels) && !channel->leaves_the_process;
+}
 
 std::vector<std::unique_ptr<Transport>> AllTransports(std::optional<int> cuda_device) {
   std::vector<std::unique_ptr<Transport>> transports;

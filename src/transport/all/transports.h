@@ -11,9 +11,9 @@
 
 namespace layercast {
 
-// Every transport of this build, in order of preference: inproc, shm, ucx, cuda_ipc, nccl, zmq. Some may not be usable
-// here. Channels between GPUs work on CUDA device `cuda_device`; if none is given, on the one that is the calling
-// thread's when such a channel is first used.
+// Every transport of this build, in order of preference. Some may not be usable here. Channels between GPUs work on
+// CUDA device `cuda_device`; if none is given, on the one that is the calling thread's when such a channel is first
+// used.
 std::vector<std::unique_ptr<Transport>> AllTransports(std::optional<int> cuda_device = std::nullopt);
 // The transports with these names; without names, all that are usable here and offered unasked. Throws what
 // ThrowNoChannel throws, and kUnsupported if a named transport is not usable here.

@@ -4,10 +4,7 @@ import re
 
 import torch
 
-FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "phi3", "gemma2", "gemma3_text", "mixtral", "qwen2_moe", "qwen3_moe",
-            "glm4_moe", "minimax_m2", "gpt_oss", "deepseek_v2", "deepseek_v3", "qwen3_next", "qwen3_5_text",
-            "qwen3_5_moe_text", "mamba2", "nemotron_h")
-STATE_SPACES = FAMILIES[-2:]
+STATE_SPACES = ("mamba2", "nemotron_h")
 MIXTRAL_BLOCKS = ("mixtral", "minimax_m2")  # families whose mixture is called block_sparse_moe
 VISION_TOWERS = ("vision_tower.", "multi_modal_projector.", "visual.")
 MIXTRAL_NAMES = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}

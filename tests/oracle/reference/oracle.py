@@ -82,8 +82,6 @@ def served_tensors(folder, tp_size, rank, recipe="none", power_of_two_scales=Fal
     """name -> tensor: every kernel tensor that rank `rank` of `tp_size` serves after loading the checkpoint. `sizes`: of
     a pipeline, the layers of each stage. `holds`: as ServedModel says."""
     config, tensors = disk_names.text_part(read_config(folder), read_tensors(folder))
-    if config["model_type"] not in disk_names.FAMILIES:
-        raise ValueError(f"{folder}: no family {config['model_type']}")
     dtype = getattr(torch, config.get("dtype") or config["torch_dtype"])
     tensors = disk_names.cache_scale_names(disk_names.decoder_names(config, tensors))
     checkpoint = disk_names.in_served_dtypes(config, disk_names.unfused(config, tensors), dtype)

@@ -53,8 +53,12 @@ def applies(spec, recipe):
     return spec in IN_BLOCKS or recipe not in recipes.COLUMN_UNITS
 
 
-ROWS = [(architecture, spec, recipe) for architecture, family in FAMILIES.items()
-        for spec in (*family.ragged, *family.in_blocks) for recipe in recipes.RECIPES if applies(spec, recipe)]
+def specs_of(architecture):
+    return (*FAMILIES[architecture].ragged, *FAMILIES[architecture].in_blocks)
+
+
+ROWS = [(architecture, spec, recipe) for architecture in FAMILIES
+        for spec in specs_of(architecture) for recipe in recipes.RECIPES if applies(spec, recipe)]
 
 
 def forgotten():

@@ -19,6 +19,7 @@
 #include "engine_side/engine/ranks/shared_memory_collective.h"
 #include "engine_side/engine/ranks/shared_memory_stage_link.h"
 #include "engine_side/engine/sampler.h"
+#include "engine_side/reload/commit/committer.h"
 #include "engine_side/reload/receive/attempt_stop.h"
 #include "engine_side/server/group/json_stream.h"
 #include "engine_side/server/group/memory_file.h"
@@ -181,7 +182,7 @@ class RankProcess {
         continue;
       }
       if (const auto found = forward.find(method); found != forward.end()) {
-        const bool receives = method == "commit" && options_.commit != CommitPolicy::kStaged;
+        const bool receives = method == "commit" && WritesLayers(options_.commit);
         forward_calls_.Put([this, receives, call = found->second, request = *message] {
           Answer(call, request);
           if (receives) GiveFreedMemoryBack();
@@ -222,7 +223,7 @@ class RankProcess {
     TakeTimeout(params);
     return Reported([&] {
       receiver_->Stage(SourceFromJson(params, parallel_.engine_rank()), params.value("attempt", std::uint64_t{0}));
-      if (options_.commit == CommitPolicy::kStaged) WriteVersion(options_.version_fd, receiver_->staged_version());
+      if (!WritesLayers(options_.commit)) WriteVersion(options_.version_fd, receiver_->staged_version());
     });
   }
 

@@ -54,7 +54,7 @@ TEST(CudaCodeKernels, DequantizeAsTheCpu) {
   CudaStream stream(0);
   CudaMemory memory(stream);
   WorkerPool pool(2);
-  for (const CudaCase& c : kCudaCases) {
+  for (const RecipeCase& c : kRecipeCases) {
     if (c.name == kCopyCase.name) continue;
     const auto recipe = MakeRecipe(c.name, c.options);
     for (const DType dtype : kWeightTypes) {

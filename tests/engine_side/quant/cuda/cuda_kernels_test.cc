@@ -28,7 +28,7 @@ struct KernelCall {
   std::vector<std::byte*> outputs;
   CudaFaultWord* fault = nullptr;
 
-  void Queue(const CudaCase& c, CUstream_st* stream) const {
+  void Queue(const RecipeCase& c, CUstream_st* stream) const {
     if (own_amax != nullptr) {
       ExpectDone(cudaMemsetAsync(own_amax, 0, sizeof(float), stream));
       CudaAmax(piece, own_amax, fault, stream);
@@ -52,7 +52,7 @@ class OnGpu {
  public:
   // `outputs` hold what lay in them before; returns what was wrong. Sources begin `offset` bytes behind an aligned
   // address, outputs `output_offset`.
-  std::optional<CudaFault> Quantize(const CudaCase& c, const MatrixView& piece, std::int64_t first_row,
+  std::optional<CudaFault> Quantize(const RecipeCase& c, const MatrixView& piece, std::int64_t first_row,
                                     const AmaxInput& amax, Quantized& outputs, std::size_t offset = 0,
                                     std::size_t output_offset = 0) {
     const auto bytes = static_cast<std::size_t>(
@@ -81,7 +81,7 @@ class OnGpu {
     return DecodeCudaFault(word);
   }
 
-  void ExpectCpuBytes(const CudaCase& c, const MatrixView& weight, const AmaxInput& amax, std::size_t offset = 0,
+  void ExpectCpuBytes(const RecipeCase& c, const MatrixView& weight, const AmaxInput& amax, std::size_t offset = 0,
                       std::size_t output_offset = 0) {
     const auto recipe = MakeRecipe(c.name, c.options);
     const Quantized expected = QuantizeWhole(*recipe, weight, amax, pool_);
@@ -111,7 +111,7 @@ TEST(CudaKernels, EqualTheCpuOnEveryKindOfWeight) {
   for (const std::string& kind : WeightKinds()) {
     SCOPED_TRACE(kind);
     for (const DType dtype : kWeightTypes) {
-      for (const CudaCase& c : kCudaCases) {
+      for (const RecipeCase& c : kRecipeCases) {
         gpu.ExpectCpuBytes(c, MakeWeight(kind, dtype, 17, c.Cols(521)).view(), {});
         gpu.ExpectCpuBytes(c, MakeWeight(kind, dtype, 37, 1056, 32).view(), {});
       }
@@ -125,7 +125,7 @@ TEST(CudaKernels, EqualTheCpuForOddSizesStridesAndAddresses) {
   for (const std::int64_t rows : {1, 127, 130}) {
     for (const std::int64_t cols : {1, 63, 130, 264}) {
       for (const std::int64_t gap : {0, 6, 32}) {
-        for (const CudaCase& c : kCudaCases) {
+        for (const RecipeCase& c : kRecipeCases) {
           const Weight weight = MakeWeight("mixed", DType::kBF16, rows, c.Cols(cols), gap);
           gpu.ExpectCpuBytes(c, weight.view(), {});
           gpu.ExpectCpuBytes(c, weight.view(), {}, 2, 0);
@@ -143,7 +143,7 @@ TEST(CudaKernels, RowsOfEveryLengthEqualTheCpu) {
   for (const std::int64_t cols : kRowLengths) {
     for (const DType dtype : kWeightTypes) {
       const Weight weight = MakeWeight("mixed", dtype, cols < 4096 ? 67 : 9, cols);  // in both cases several blocks
-      for (const CudaCase& c : {kTensorCase, kChannelCase, kInt8Case, kPowerCase}) {
+      for (const RecipeCase& c : {kTensorCase, kChannelCase, kInt8Case, kPowerCase}) {
         gpu.ExpectCpuBytes(c, weight.view(), {});
       }
     }
@@ -153,12 +153,12 @@ TEST(CudaKernels, RowsOfEveryLengthEqualTheCpu) {
 TEST(CudaKernels, EqualTheCpuOnEveryFiniteBf16ValueAndEveryMantissaOfTheScale) {
   LAYERCAST_NEEDS_CUDA();
   OnGpu gpu;
-  for (const CudaCase& c : kCudaCases) gpu.ExpectCpuBytes(c, EveryBf16(0x7f80).view(), {});
+  for (const RecipeCase& c : kRecipeCases) gpu.ExpectCpuBytes(c, EveryBf16(0x7f80).view(), {});
   const Weight small = EveryBf16(0x4300);  // below 128
   for (std::uint32_t mantissa = 0; mantissa < 128; ++mantissa) {
     const auto amax = static_cast<float>(DecodeElement(DType::kBF16, 0x4300 + mantissa));
     const std::vector<float> rows(256, amax);
-    for (const CudaCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
+    for (const RecipeCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
       gpu.ExpectCpuBytes(c, small.view(), {.tensor = amax, .rows = rows});
     }
   }
@@ -170,7 +170,7 @@ TEST(CudaKernels, PieceByPieceGivesTheBytesOfTheWhole) {
   const std::int64_t rows = 700;
   const Weight weight = MakeWeight("mixed", DType::kBF16, rows, 224, 32);
   const AmaxInput amax{.tensor = Scan(weight.view(), gpu.pool()).amax, .rows = {}};
-  for (const CudaCase& c : kCudaCases) {
+  for (const RecipeCase& c : kRecipeCases) {
     const auto recipe = MakeRecipe(c.name, c.options);
     Quantized pieces(*recipe, DType::kBF16, rows, 224);
     for (const std::int64_t first : {512, 0, 256}) {
@@ -186,7 +186,7 @@ TEST(CudaKernels, TheFirstWrongValueIsReportedWithItsIndexInTheWeight) {
   using Kind = CudaFault::Kind;
   OnGpu gpu;
   const std::vector<float> rows(428, 1e4F);
-  for (const CudaCase& c : kCudaCases) {
+  for (const RecipeCase& c : kRecipeCases) {
     const auto recipe = MakeRecipe(c.name, c.options);
     Weight weight = MakeWeight("random", DType::kBF16, 300, 1056);
     weight.SetBits(299, 1055, 0x7fc0);
@@ -238,7 +238,7 @@ TEST(CudaKernels, AWeightOfMoreThanTwoToThe31ElementsIsQuantizedToItsEnd) {
   ExpectDone(cudaMemsetAsync(source.data(), 0, source.size(), stream));
   ExpectDone(cudaMemcpyAsync(source.data() + 2 * kElements - last.bytes.size(), last.bytes.data(), last.bytes.size(),
                              cudaMemcpyHostToDevice, stream));
-  for (const CudaCase& c : kCudaCases) {
+  for (const RecipeCase& c : kRecipeCases) {
     KernelCall call;
     call.piece = {DType::kBF16, source.data(), kRows, kCols, kCols * 2, 0};
     call.fault = reinterpret_cast<CudaFaultWord*>(small.data());
@@ -269,7 +269,7 @@ TEST(CudaKernels, ACapturedGraphQuantizesWhatItsSourceHoldsWhenItRuns) {
   const Weight first = MakeWeight("random", DType::kBF16, 256, 1024);
   const Weight second = MakeWeight("mixed", DType::kBF16, 256, 1024);
   const Guarded source(gpu.stream(), gpu.memory(), first.bytes, 0);
-  for (const CudaCase& c : kCudaCases) {
+  for (const RecipeCase& c : kRecipeCases) {
     const auto recipe = MakeRecipe(c.name, c.options);
     Quantized outputs(*recipe, DType::kBF16, 256, 1024);
     std::vector<Guarded> there;

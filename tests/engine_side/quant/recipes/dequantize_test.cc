@@ -78,7 +78,8 @@ float SlowValue(const std::string& recipe, const Quantized& made, std::int64_t r
   const float code = value(0, DType::kF8E4M3, index);
   if (recipe == "mxfp8") return code * value(1, DType::kF8E8M0, row * cols / 32 + col / 32);
   if (recipe == "fp8_per_block") return code * value(1, DType::kF32, row / 128 * ((cols + 127) / 128) + col / 128);
-  return code * value(1, DType::kF32, recipe == "fp8_per_channel" ? row : 0);
+  const bool is_of_rows = made.specs[1].shape.front() > 1;
+  return code * value(1, DType::kF32, is_of_rows ? row : 0);
 }
 
 TEST(Dequantize, ReadsWhatEveryRecipeMakes) {

@@ -8,33 +8,15 @@
 #include "engine_side/quant/recipes/recipe_table.h"
 #include "tests/engine_side/quant/recipes/hard_weights.h"
 #include "tests/engine_side/quant/recipes/quantized.h"
+#include "tests/engine_side/quant/recipes/recipe_cases.h"
 
 namespace layercast {
 namespace {
 
 constexpr DType kSources[] = {DType::kBF16, DType::kF16, DType::kF32};
 
-struct Case {
-  const char* name;
-  RecipeOptions options;
-  std::int64_t column_unit = 1;
-
-  // The nearest number of columns that the recipe takes.
-  std::int64_t Cols(std::int64_t cols) const { return (cols + column_unit - 1) / column_unit * column_unit; }
-};
-constexpr Case kFp8PerTensor{"fp8_per_tensor", {}};
-constexpr Case kFp8PerChannel{"fp8_per_channel", {}};
-constexpr Case kFp8PerBlock{"fp8_per_block", {}};
-constexpr Case kFp8PerBlockPow2{"fp8_per_block", {true}};
-constexpr Case kMxfp8{"mxfp8", {}, 32};
-constexpr Case kMxfp4{"mxfp4", {}, 32};
-constexpr Case kNvfp4{"nvfp4", {}, 16};
-constexpr Case kInt8{"int8_per_channel", {}};
-constexpr Case kCases[] = {kFp8PerTensor, kFp8PerChannel, kFp8PerBlock, kFp8PerBlockPow2,
-                           kMxfp8,        kMxfp4,         kNvfp4,       kInt8};
-
 // On each instruction set that this machine has.
-void ExpectLikeReference(const Case& c, const MatrixView& weight, const AmaxInput& amax) {
+void ExpectLikeReference(const RecipeCase& c, const MatrixView& weight, const AmaxInput& amax) {
   WorkerPool pool(1);
   const auto recipe = MakeRecipe(c.name, c.options);
   const Quantized expected = QuantizeWholeSlowly(*recipe, c.options, weight, amax);
@@ -55,7 +37,8 @@ TEST(Kernels, EqualsTheReferenceOnEveryKindOfWeight) {
   for (const std::string& kind : WeightKinds()) {
     SCOPED_TRACE(kind);
     for (const DType dtype : kSources) {
-      for (const Case& c : kCases) ExpectLikeReference(c, MakeWeight(kind, dtype, 17, c.Cols(521)).view(), {});
+      for (const RecipeCase& c : kQuantizingCases)
+        ExpectLikeReference(c, MakeWeight(kind, dtype, 17, c.Cols(521)).view(), {});
     }
   }
 }
@@ -64,7 +47,7 @@ TEST(Kernels, EqualsTheReferenceForOddSizesAndStrides) {
   for (const std::int64_t rows : {1, 127, 130}) {
     for (const std::int64_t cols : {1, 63, 127, 130, 200}) {
       for (const std::int64_t gap : {0, 130}) {
-        for (const Case& c : kCases) {
+        for (const RecipeCase& c : kQuantizingCases) {
           ExpectLikeReference(c, MakeWeight("mixed", DType::kBF16, rows, c.Cols(cols), gap).view(), {});
         }
       }
@@ -84,18 +67,18 @@ TEST(Kernels, BlocksOfNvfp4WhoseScaleIs0LieBesideOthersInATile) {
         weight.SetBits(i / cols, i % cols, i % 2 == 0 ? small : std::uint16_t{0x8000});
       }
     }
-    ExpectLikeReference(kNvfp4, weight.view(), {});
+    ExpectLikeReference(kNvfp4Case, weight.view(), {});
   }
 }
 
 TEST(Kernels, TilesOfSeveralWidthsJoinUp) {
   for (const std::int64_t cols : {1024, 1152, 2100, 4096, 4300}) {
     const Weight weight = MakeWeight("mixed", DType::kBF16, 131, cols);
-    ExpectLikeReference(kFp8PerBlock, weight.view(), {});
+    ExpectLikeReference(kBlockCase, weight.view(), {});
   }
   for (const DType dtype : {DType::kF16, DType::kF32}) {
     const Weight weight = MakeWeight("mixed", dtype, 131, 1290);
-    ExpectLikeReference(kFp8PerBlockPow2, weight.view(), {});
+    ExpectLikeReference(kPowerCase, weight.view(), {});
   }
 }
 
@@ -106,10 +89,10 @@ TEST(Kernels, AGivenAmaxThatIsLargerThanTheWeightsOwnMakesTheScale) {
     std::vector<float> rows(40);
     ScanRows(weight.view(), pool, rows);
     for (std::size_t r = 0; r < rows.size(); ++r) rows[r] *= 1.0F + static_cast<float>(r % 3);
-    for (const Case& c : {kFp8PerTensor, kFp8PerChannel, kInt8}) {
+    for (const RecipeCase& c : {kTensorCase, kChannelCase, kInt8Case}) {
       ExpectLikeReference(c, weight.view(), {.tensor = 3e5F, .rows = rows});
     }
-    ExpectLikeReference(kNvfp4, weight.Part(0, 40, 0, 176), {.tensor = 3e5F, .rows = {}});
+    ExpectLikeReference(kNvfp4Case, weight.Part(0, 40, 0, 176), {.tensor = 3e5F, .rows = {}});
   }
 }
 
@@ -120,7 +103,7 @@ TEST(Kernels, EqualsTheReferenceOnEveryFiniteBf16Value) {
     return (bits & 0x7f80) == 0x7f80 ? 0U : bits;
   };
   const Weight weight = MakeWeight(DType::kBF16, 256, 256, 0, every);
-  for (const Case& c : kCases) ExpectLikeReference(c, weight.view(), {});
+  for (const RecipeCase& c : kQuantizingCases) ExpectLikeReference(c, weight.view(), {});
   // Each amax mantissa at which per-tensor divides by another scale.
   const auto within = [&](std::int64_t r, std::int64_t c) {
     const std::uint32_t bits = every(r, c);
@@ -130,7 +113,7 @@ TEST(Kernels, EqualsTheReferenceOnEveryFiniteBf16Value) {
   for (std::uint32_t mantissa = 0; mantissa < 128; mantissa += 9) {
     const auto amax = static_cast<float>(DecodeElement(DType::kBF16, 0x4300 + mantissa));
     const std::vector<float> rows(256, amax);
-    for (const Case& c : {kFp8PerTensor, kFp8PerChannel, kInt8, kNvfp4}) {
+    for (const RecipeCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
       ExpectLikeReference(c, small.view(), {.tensor = amax, .rows = rows});
     }
   }
@@ -143,14 +126,14 @@ TEST(Kernels, EqualsTheReferenceOnEveryBf16ValueBelowABlocksAmax) {
     const auto below = static_cast<std::uint32_t>(c % 16 + c / 16 * 15);
     return (amax - (c % 16 == 0 ? 0U : below)) | (c % 3 == 0 ? 0x8000U : 0U);
   });
-  for (const Case& c : kCases) ExpectLikeReference(c, weight.view(), {});
+  for (const RecipeCase& c : kQuantizingCases) ExpectLikeReference(c, weight.view(), {});
 }
 
 TEST(Kernels, TheBytesDoNotDependOnTheNumberOfThreadsAndRepeat) {
   const Weight weight = MakeWeight("mixed", DType::kBF16, 1500, 1504);
   WorkerPool one(1);
   WorkerPool two(2);
-  for (const Case& c : kCases) {
+  for (const RecipeCase& c : kQuantizingCases) {
     const auto recipe = MakeRecipe(c.name, c.options);
     const Quantized first = QuantizeWhole(*recipe, weight.view(), {}, one);
     EXPECT_EQ(first, QuantizeWhole(*recipe, weight.view(), {}, two)) << c.name;
@@ -163,7 +146,7 @@ TEST(Kernels, PieceByPieceGivesTheBytesOfTheWhole) {
   const Weight weight = MakeWeight("mixed", DType::kBF16, rows, 224, 32);
   WorkerPool pool(2);
   const AmaxInput amax{.tensor = Scan(weight.view(), pool).amax, .rows = {}};
-  for (const Case& c : kCases) {
+  for (const RecipeCase& c : kQuantizingCases) {
     const auto recipe = MakeRecipe(c.name, c.options);
     const Quantized whole = QuantizeWhole(*recipe, weight.view(), amax, pool);
     Quantized pieces(*recipe, DType::kBF16, rows, 224);
@@ -207,7 +190,7 @@ TEST(Kernels, ARanksShardQuantizedIsTheShardOfTheQuantizedWeight) {
   std::vector<float> row_amax(static_cast<std::size_t>(rows));
   ScanRows(weight.view(), pool, row_amax);
   const float tensor_amax = Scan(weight.view(), pool).amax;
-  for (const Case& c : {kFp8PerTensor, kFp8PerChannel, kMxfp8, kNvfp4, kInt8}) {
+  for (const RecipeCase& c : {kTensorCase, kChannelCase, kMxfp8Case, kNvfp4Case, kInt8Case}) {
     SCOPED_TRACE(c.name);
     const auto recipe = MakeRecipe(c.name);
     const Quantized whole = QuantizeWhole(*recipe, weight.view(), {}, pool);
@@ -228,7 +211,7 @@ TEST(Kernels, ARanksShardQuantizedIsTheShardOfTheQuantizedWeight) {
 
 TEST(Kernels, AZeroTensorHasZeroValuesAndScales) {
   WorkerPool pool(1);
-  for (const Case& c : {kFp8PerTensor, kNvfp4}) {
+  for (const RecipeCase& c : {kTensorCase, kNvfp4Case}) {
     for (const char* kind : {"zero", "minus_zero", "tiny"}) {
       const Weight weight = MakeWeight(kind, DType::kBF16, 3, 112);
       for (const std::vector<std::byte>& tensor : QuantizeWhole(*MakeRecipe(c.name), weight.view(), {}, pool).tensors) {
@@ -244,12 +227,12 @@ TEST(Kernels, EqualsTheReferenceOnRowsOfEverySize) {
     const double size = std::ldexp(1.0, static_cast<int>(r % 280) - 152);
     return BitsOf(DType::kF32, (c % 2 == 0 ? size : -size) * static_cast<double>(c) / 69.0);
   });
-  for (const Case& c : {kFp8PerChannel, kInt8}) ExpectLikeReference(c, weight.view(), {});
+  for (const RecipeCase& c : {kChannelCase, kInt8Case}) ExpectLikeReference(c, weight.view(), {});
 }
 
 TEST(Kernels, AnEmptyWeightHasNothingToConvert) {
   WorkerPool pool(1);
-  for (const Case& c : kCases) {
+  for (const RecipeCase& c : kQuantizingCases) {
     const auto recipe = MakeRecipe(c.name, c.options);
     EXPECT_NO_THROW(QuantizeWhole(*recipe, {DType::kBF16, nullptr, 0, 64, 128}, {}, pool)) << c.name;
     EXPECT_NO_THROW(QuantizeWhole(*recipe, {DType::kBF16, nullptr, 4, 0, 0}, {}, pool)) << c.name;

@@ -14,6 +14,7 @@
 
 #include "src/session/choose/probe_publisher.h"
 #include "src/session/offer/publisher_status.h"
+#include "src/transport/all/channel_names.h"
 #include "src/transport/zmq/zmq_transport.h"
 #include "tests/support/channels_here.h"
 #include "tests/support/child_process.h"
@@ -160,7 +161,7 @@ TEST_P(WhileItsChannelIsTried, OneThatIsFrozenIsGoneAndItsChannelIsTriedAnewOnce
 
 std::vector<std::string> BetweenProcesses() {
   std::vector<std::string> channels = ChannelsHere();
-  std::erase(channels, "inproc");
+  std::erase_if(channels, StaysInTheProcess);
   return channels;
 }
 

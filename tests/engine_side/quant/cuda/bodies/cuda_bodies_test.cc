@@ -28,7 +28,7 @@ static_assert(cuda::kDTypeF16 == DType::kF16 && cuda::kDTypeBF16 == DType::kBF16
 static_assert(cuda::kDTypeF32 == DType::kF32 && cuda::kDTypeF64 == DType::kF64);
 
 // Rows [first_row, ...) of a weight into `outputs`, of the whole weight; what a kernel found wrong.
-CudaFaultWord RunBodies(const CudaCase& c, const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
+CudaFaultWord RunBodies(const RecipeCase& c, const MatrixView& piece, std::int64_t first_row, const AmaxInput& amax,
                         Quantized& outputs) {
   const OnHost host;
   const CudaMatrix matrix = OfView(piece, first_row);
@@ -59,7 +59,7 @@ CudaFaultWord RunBodies(const CudaCase& c, const MatrixView& piece, std::int64_t
   return fault;
 }
 
-void ExpectReferenceBytes(const CudaCase& c, const MatrixView& weight, const AmaxInput& amax) {
+void ExpectReferenceBytes(const RecipeCase& c, const MatrixView& weight, const AmaxInput& amax) {
   const auto recipe = MakeRecipe(c.name, c.options);
   const Quantized expected = ByReference(c, *recipe, weight, amax);
   Quantized got(*recipe, weight.dtype, weight.rows, weight.cols);
@@ -76,7 +76,7 @@ TEST(CudaBodies, EqualTheReferenceOnEveryKindOfWeight) {
   for (const std::string& kind : WeightKinds()) {
     SCOPED_TRACE(kind);
     for (const DType dtype : kWeightTypes) {
-      for (const CudaCase& c : kCudaCases) {
+      for (const RecipeCase& c : kRecipeCases) {
         ExpectReferenceBytes(c, MakeWeight(kind, dtype, 17, c.Cols(521)).view(), {});
         ExpectReferenceBytes(c, MakeWeight(kind, dtype, 5, 1056, 32).view(), {});
       }
@@ -88,7 +88,7 @@ TEST(CudaBodies, EqualTheReferenceForOddSizesStridesAndAddresses) {
   for (const std::int64_t rows : {1, 127, 130}) {
     for (const std::int64_t cols : {1, 63, 130, 264}) {
       for (const std::int64_t gap : {0, 6, 32}) {
-        for (const CudaCase& c : kCudaCases) {
+        for (const RecipeCase& c : kRecipeCases) {
           const std::int64_t whole = c.Cols(cols);
           const Weight weight = MakeWeight("mixed", DType::kBF16, rows, whole + 16, gap);
           ExpectReferenceBytes(c, weight.Part(0, rows, 0, whole), {});
@@ -175,19 +175,19 @@ TEST(CudaBodies, AGivenAmaxThatIsLargerThanTheWeightsOwnMakesTheScale) {
     std::vector<float> rows(40);
     ScanRows(weight.view(), pool, rows);
     for (std::size_t r = 0; r < rows.size(); ++r) rows[r] *= 1.0F + static_cast<float>(r % 3);
-    for (const CudaCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
+    for (const RecipeCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
       ExpectReferenceBytes(c, weight.view(), {.tensor = 3e5F, .rows = rows});
     }
   }
 }
 
 TEST(CudaBodies, EqualTheReferenceOnEveryFiniteBf16ValueAndEveryMantissaOfTheScale) {
-  for (const CudaCase& c : kCudaCases) ExpectReferenceBytes(c, EveryBf16(0x7f80).view(), {});
+  for (const RecipeCase& c : kRecipeCases) ExpectReferenceBytes(c, EveryBf16(0x7f80).view(), {});
   const Weight small = EveryBf16(0x4300);  // below 128
   for (std::uint32_t mantissa = 0; mantissa < 128; mantissa += 3) {
     const auto amax = static_cast<float>(DecodeElement(DType::kBF16, 0x4300 + mantissa));
     const std::vector<float> rows(256, amax);
-    for (const CudaCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
+    for (const RecipeCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
       ExpectReferenceBytes(c, small.view(), {.tensor = amax, .rows = rows});
     }
   }
@@ -202,7 +202,7 @@ TEST(CudaBodies, EqualTheReferenceAtTheEdgesOfScales) {
       return BitsOf(DType::kF32,
                     static_cast<double>(amax) * static_cast<double>(c - 32) / 32.0 / static_cast<double>(r + 1));
     });
-    for (const CudaCase& c : kCudaCases) ExpectReferenceBytes(c, weight.view(), {});
+    for (const RecipeCase& c : kRecipeCases) ExpectReferenceBytes(c, weight.view(), {});
   }
 }
 
@@ -213,7 +213,7 @@ TEST(CudaBodies, PieceByPieceGivesTheBytesOfTheWhole) {
   std::vector<float> row_amax(static_cast<std::size_t>(rows));
   ScanRows(weight.view(), pool, row_amax);
   const AmaxInput amax{.tensor = Scan(weight.view(), pool).amax, .rows = row_amax};
-  for (const CudaCase& c : kCudaCases) {
+  for (const RecipeCase& c : kRecipeCases) {
     const auto recipe = MakeRecipe(c.name, c.options);
     Quantized pieces(*recipe, DType::kBF16, rows, 224);
     for (const std::int64_t first : {512, 128, 256, 0}) {
@@ -229,7 +229,7 @@ TEST(CudaBodies, PiecesOfRowsThatAreNoWholeUnitsJoinUp) {
   const Weight weight = MakeWeight("mixed", DType::kBF16, 17, 37);
   WorkerPool pool(1);
   const AmaxInput amax{.tensor = Scan(weight.view(), pool).amax, .rows = {}};
-  for (const CudaCase& c : {kCopyCase, kTensorCase, kChannelCase, kInt8Case}) {
+  for (const RecipeCase& c : {kCopyCase, kTensorCase, kChannelCase, kInt8Case}) {
     const auto recipe = MakeRecipe(c.name, c.options);
     Quantized pieces(*recipe, DType::kBF16, 17, 37);
     EXPECT_EQ(RunBodies(c, weight.Part(0, 1, 0, 37), 0, amax, pieces), kNoCudaFault);
@@ -239,7 +239,7 @@ TEST(CudaBodies, PiecesOfRowsThatAreNoWholeUnitsJoinUp) {
 }
 
 TEST(CudaBodies, EmptyWeightsLeaveTheirScales) {
-  for (const CudaCase& c : kCudaCases) {
+  for (const RecipeCase& c : kRecipeCases) {
     ExpectReferenceBytes(c, {DType::kBF16, nullptr, 0, 64, 128}, {.tensor = 2.0F, .rows = {}});
     ExpectReferenceBytes(c, {DType::kBF16, nullptr, 4, 0, 0}, {.tensor = 2.0F, .rows = {}});
   }
@@ -265,7 +265,7 @@ TEST(CudaBodies, TheAmaxIsThatOfTheScan) {
   }
 }
 
-std::optional<CudaFault> FaultOf(const CudaCase& c, const Weight& weight, const AmaxInput& amax) {
+std::optional<CudaFault> FaultOf(const RecipeCase& c, const Weight& weight, const AmaxInput& amax) {
   const auto recipe = MakeRecipe(c.name, c.options);
   Quantized outputs(*recipe, weight.dtype, weight.rows + 128, weight.cols);
   const CudaFaultWord word = RunBodies(c, weight.view(), 128, amax, outputs);
@@ -279,7 +279,7 @@ TEST(CudaBodies, TheFirstNanOrInfinityIsReportedWithItsIndexInTheWeight) {
   for (const DType dtype : kWeightTypes) {
     const std::uint32_t infinity = dtype == DType::kF32 ? 0x7f800000U : dtype == DType::kBF16 ? 0x7f80U : 0x7c00U;
     const std::uint32_t sign = dtype == DType::kF32 ? 0x80000000U : 0x8000U;
-    for (const CudaCase& c : kCudaCases) {
+    for (const RecipeCase& c : kRecipeCases) {
       for (const auto& [row, col] : {std::pair<int, int>{0, 0}, {1, 151}, {129, 7}, {130, 159}}) {
         Weight weight = MakeWeight("random", dtype, 131, 160);
         weight.SetBits(130, 159, infinity + 1);
@@ -298,7 +298,7 @@ TEST(CudaBodies, TheFirstNanOrInfinityIsReportedWithItsIndexInTheWeight) {
 }
 
 TEST(CudaBodies, TheFirstNanOfARowIsReportedWhicheverPartOfItABlockHoldsLast) {
-  for (const CudaCase& c : {kChannelCase, kInt8Case}) {
+  for (const RecipeCase& c : {kChannelCase, kInt8Case}) {
     for (const int col : {0, 16384, 28671}) {
       Weight weight = MakeWeight("random", DType::kBF16, 2, 28672);
       weight.SetBits(1, 28671, 0x7fc1);
@@ -317,7 +317,7 @@ TEST(CudaBodies, AMagnitudeAboveTheGivenOneIsReportedAfterEveryNan) {
   weight.SetBits(9, 5, BitsOf(DType::kBF16, 2.0));
   const std::vector<float> rows(300, 2.0F);
   const AmaxInput amax{.tensor = 2.0F, .rows = rows};
-  for (const CudaCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
+  for (const RecipeCase& c : {kTensorCase, kChannelCase, kInt8Case, kNvfp4Case}) {
     Weight with_nan = weight;
     with_nan.SetBits(11, 1, 0x7fc1);
     EXPECT_EQ(FaultOf(c, weight, amax)->kind, CudaFault::Kind::kAboveAmax) << c.name;

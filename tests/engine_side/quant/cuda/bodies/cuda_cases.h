@@ -1,4 +1,4 @@
-// The recipes that CUDA kernels are tested with, on the host and on a device.
+// What the tests of CUDA kernels share, on the host and on a device.
 #pragma once
 
 #include <algorithm>
@@ -9,35 +9,18 @@
 #include "engine_side/quant/cuda_kernels.h"
 #include "tests/engine_side/quant/recipes/hard_weights.h"
 #include "tests/engine_side/quant/recipes/quantized.h"
+#include "tests/engine_side/quant/recipes/recipe_cases.h"
 
 namespace layercast {
 
 inline constexpr DType kWeightTypes[] = {DType::kBF16, DType::kF16, DType::kF32};
 
-struct CudaCase {
-  const char* name;
-  RecipeOptions options;
-  std::int64_t column_unit = 1;
-
-  std::int64_t Cols(std::int64_t cols) const { return (cols + column_unit - 1) / column_unit * column_unit; }
-};
-inline constexpr CudaCase kCopyCase{"none", {}};
-inline constexpr CudaCase kTensorCase{"fp8_per_tensor", {}};
-inline constexpr CudaCase kChannelCase{"fp8_per_channel", {}};
-inline constexpr CudaCase kBlockCase{"fp8_per_block", {}};
-inline constexpr CudaCase kPowerCase{"fp8_per_block", {true}};
-inline constexpr CudaCase kMxfp8Case{"mxfp8", {}, 32};
-inline constexpr CudaCase kMxfp4Case{"mxfp4", {}, 32};
-inline constexpr CudaCase kNvfp4Case{"nvfp4", {}, 16};
-inline constexpr CudaCase kInt8Case{"int8_per_channel", {}};
-inline constexpr CudaCase kCudaCases[] = {kCopyCase,  kTensorCase, kChannelCase, kBlockCase, kPowerCase,
-                                          kMxfp8Case, kMxfp4Case,  kNvfp4Case,   kInt8Case};
-
 inline CudaMatrix OfView(const MatrixView& view, std::int64_t first_row) {
   return {view.dtype, view.data, view.rows, view.cols, view.row_stride, first_row};
 }
 
-inline Quantized ByReference(const CudaCase& c, const Recipe& recipe, const MatrixView& weight, const AmaxInput& amax) {
+inline Quantized ByReference(const RecipeCase& c, const Recipe& recipe, const MatrixView& weight,
+                             const AmaxInput& amax) {
   if (c.name != kCopyCase.name) return QuantizeWholeSlowly(recipe, c.options, weight, amax);
   Quantized copy(recipe, weight.dtype, weight.rows, weight.cols);
   const std::int64_t row_bytes = weight.cols * BitsPerElement(weight.dtype) / 8;

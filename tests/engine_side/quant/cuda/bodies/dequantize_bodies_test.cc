@@ -21,7 +21,7 @@ namespace {
 static_assert(cuda::kDTypeF4 == DType::kF4 && cuda::kDTypeI8 == DType::kI8);
 static_assert(cuda::kDTypeF8E4M3 == DType::kF8E4M3 && cuda::kDTypeF8E8M0 == DType::kF8E8M0);
 
-void ExpectTheCpusBytes(const CudaCase& c, Quantized& made, DType dtype, std::int64_t rows, std::int64_t cols) {
+void ExpectTheCpusBytes(const RecipeCase& c, Quantized& made, DType dtype, std::int64_t rows, std::int64_t cols) {
   const auto recipe = MakeRecipe(c.name, c.options);
   WorkerPool pool(1);
   std::vector<std::byte> expected(static_cast<std::size_t>(NumBytes(dtype, {rows, cols})));
@@ -33,7 +33,7 @@ void ExpectTheCpusBytes(const CudaCase& c, Quantized& made, DType dtype, std::in
 }
 
 TEST(DequantizeBodies, GiveTheBytesOfTheCpuForEveryRecipe) {
-  for (const CudaCase& c : kCudaCases) {
+  for (const RecipeCase& c : kRecipeCases) {
     if (c.name == kCopyCase.name) continue;
     const auto recipe = MakeRecipe(c.name, c.options);
     for (const DType dtype : kWeightTypes) {
@@ -51,7 +51,7 @@ TEST(DequantizeBodies, GiveTheBytesOfTheCpuForEveryRecipe) {
 // Also those that no recipe makes; as bf16, whose NaN is one.
 TEST(DequantizeBodies, GiveThemForEveryCodeAndEveryScale) {
   std::mt19937 random(3);
-  for (const CudaCase& c : kCudaCases) {
+  for (const RecipeCase& c : kRecipeCases) {
     if (c.name == kCopyCase.name) continue;
     const auto recipe = MakeRecipe(c.name, c.options);
     Quantized made(*recipe, DType::kBF16, 256, 512);
