@@ -29,6 +29,7 @@ class Copy:
 
     def __init__(self, folder):
         self.folder, self.guide = folder, None
+        folder.mkdir(parents=True, exist_ok=True)
         here = ("-C", str(ROOT))
         for name in self.git(*here, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0"):
             if (ROOT / name).is_file() and not (ROOT / name).is_symlink():
@@ -100,6 +101,12 @@ class Copy:
 # ---- one function a kind, in the order of the table; the guide is the section of CONTRIBUTING.md --------------------------
 
 
+def rows_beside(copy, page, name):
+    """In each table of a page."""
+    for row in re.findall(rf"^\| {name[0]}.*\n", copy.read(page), re.M):
+        copy.beside(page, row, name)
+
+
 def transport(copy):
     names = (("inproc", "twin"), ("Inproc", "Twin"))
     for file in ("inproc_transport.h", "inproc_transport.cc"):
@@ -112,6 +119,7 @@ def transport(copy):
     table = "src/transport/all/transports.cc"
     copy.beside(table, copy.part(table, '#include "src/transport/inproc/', "\n"), names[0])
     copy.beside(table, copy.part(table, '    {.name = "inproc"', "\n"), *names)
+    rows_beside(copy, "docs/transports.md", ("`inproc`", "`twin`"))
 
 
 def message(copy):
@@ -162,9 +170,7 @@ def commit_policy(copy):
     copy.replace(table, "MakePolicy MakeStagedCommitter;", "MakePolicy MakeStagedCommitter, MakeTwinCommitter;")
     row = copy.part(table, "    {CommitPolicy::kStaged,", "\n")
     copy.beside(table, row, ("kStaged", "kTwin"), ('"staged"', '"twin"'), ("MakeStaged", "MakeTwin"))
-    page = "docs/commit.md"
-    for row in re.findall(r"^\| `staged`.*\n", copy.read(page), re.M):
-        copy.beside(page, row, ("`staged`", "`twin`"))
+    rows_beside(copy, "docs/commit.md", ("`staged`", "`twin`"))
 
 
 def model_family(copy):
