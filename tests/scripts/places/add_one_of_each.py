@@ -171,6 +171,7 @@ def commit_policy(copy):
     row = copy.part(table, "    {CommitPolicy::kStaged,", "\n")
     copy.beside(table, row, ("kStaged", "kTwin"), ('"staged"', '"twin"'), ("MakeStaged", "MakeTwin"))
     rows_beside(copy, "docs/commit.md", ("`staged`", "`twin`"))
+    copy.replace("tests/engine_side/reload/commit/committer_test.cc", "expected staged, undo", "expected staged, twin, undo")
 
 
 def model_family(copy):

@@ -229,9 +229,7 @@ TEST(WriteRecord, MemoryOfAnotherLayoutHoldsNoRecord) {
 
 TEST(CommitPolicy, IsNamed) {
   for (const std::string& name : KnownCommitPolicies()) EXPECT_EQ(CommitPolicyName(CommitPolicyNamed(name)), name);
-  const std::string known = ErrorOf([] { CommitPolicyNamed("atomic"); });
-  EXPECT_THAT(known, HasSubstr("expected staged, undo"));
-  EXPECT_THAT(known, HasSubstr(" or " + KnownCommitPolicies().back() + ", got 'atomic'"));
+  EXPECT_THAT(ErrorOf([] { CommitPolicyNamed("atomic"); }), HasSubstr("expected staged, undo or in_place"));
 }
 
 }  // namespace
