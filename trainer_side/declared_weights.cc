@@ -5,19 +5,15 @@
 #include <cstdint>
 #include <iterator>
 #include <span>
+#include <utility>
 
 #include "layercast/error.h"
 #include "src/tensor/tensor_part.h"
 
 namespace layercast {
+namespace {
 
-void CheckOnePartEach(const Weights& weights) {
-  if (weights.parts.empty() || weights.parts.size() == weights.specs.size()) return;
-  throw Error(ErrorCode::kInvalidArgument, "weights of " + std::to_string(weights.specs.size()) + " specs and " +
-                                               std::to_string(weights.parts.size()) +
-                                               " parts: expected a part of each, or none");
-}
-
+// Parts of one tensor lie beside each other in by_name().
 void CheckPartsAreApart(const ManifestLayout& layout) {
   const auto meet = [](const LaidOutTensor& a, const LaidOutTensor& b) {
     for (std::size_t d = 0; d < a.spec.shape.size(); ++d) {
@@ -38,6 +34,22 @@ void CheckPartsAreApart(const ManifestLayout& layout) {
                                                    " are both published: expected every element once");
     }
   }
+}
+
+}  // namespace
+
+void CheckOnePartEach(const Weights& weights) {
+  if (weights.parts.empty() || weights.parts.size() == weights.specs.size()) return;
+  throw Error(ErrorCode::kInvalidArgument, "weights of " + std::to_string(weights.specs.size()) + " specs and " +
+                                               std::to_string(weights.parts.size()) +
+                                               " parts: expected a part of each, or none");
+}
+
+std::shared_ptr<const ManifestLayout> LayOut(std::vector<LaidOutTensor> tensors, bool shared,
+                                             std::shared_ptr<const ManifestLayout> known) {
+  auto layout = ManifestLayout::Of(std::move(tensors), shared, known);
+  if (layout != known) CheckPartsAreApart(*layout);
+  return layout;
 }
 
 void DeclaredWeights::Check(const NamedTensor& named) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,8 +18,10 @@ namespace layercast {
 // Throws kInvalidArgument unless there is a part for each spec, or none at all.
 void CheckOnePartEach(const Weights& weights);
 
-// Throws kInvalidArgument if two parts of one tensor have an element in common.
-void CheckPartsAreApart(const ManifestLayout& layout);
+// As ManifestLayout::Of, and throws kInvalidArgument if two parts of one tensor have an element in common. A layout
+// that is known was checked before.
+std::shared_ptr<const ManifestLayout> LayOut(std::vector<LaidOutTensor> tensors, bool shared,
+                                             std::shared_ptr<const ManifestLayout> known);
 
 // Without declared specs, everything may come. Resource; one thread only. The weights outlive it.
 class DeclaredWeights {

@@ -189,8 +189,7 @@ class Publisher::Impl {
     if (weights.specs.empty() && options.part.ranks == 1) {
       throw Error(ErrorCode::kInvalidArgument, "a stream needs its tensors' specs beforehand: engines plan with them");
     }
-    auto layout = ManifestLayout::Of(LaidOut(weights), options.part.ranks != 1, last_layout_);
-    CheckPartsAreApart(*layout);
+    auto layout = LayOut(LaidOut(weights), options.part.ranks != 1, last_layout_);
     auto state = std::make_shared<PublishedVersion::State>();
     state->service = &service_;
     state->offered = std::make_shared<OfferedVersion>(

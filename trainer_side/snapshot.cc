@@ -53,8 +53,7 @@ class Growing {
   Snapshot Finish(const PublishOptions& options, std::shared_ptr<const ManifestLayout> known) {
     if (OnDevice()) summaries_ = places_.device.SummariesOf(device_, named_);
     snapshot_.device = device_;
-    auto layout = ManifestLayout::Of(TakeLayout(), options.part.ranks != 1, std::move(known));
-    CheckPartsAreApart(*layout);
+    auto layout = LayOut(TakeLayout(), options.part.ranks != 1, std::move(known));
     snapshot_.manifest =
         Manifest(options.lineage, options.step, std::move(layout), std::move(summaries_), options.part);
     return std::move(snapshot_);

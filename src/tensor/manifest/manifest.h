@@ -79,8 +79,7 @@ class Manifest {
   }
   std::vector<TensorSpec> specs() const;  // in the manifest's order
   // As ManifestLayout's.
-  std::int64_t Find(std::string_view name) const { return layout_->Find(name); }
-  std::int64_t Find(std::string_view name, const std::optional<TensorPart>& part) const {
+  std::int64_t Find(std::string_view name, const std::optional<TensorPart>& part = std::nullopt) const {
     return layout_->Find(name, part);
   }
   std::uint64_t total_bytes() const { return layout_->total_bytes(); }  // of a part of a tensor, that part's

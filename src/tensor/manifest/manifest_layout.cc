@@ -127,23 +127,17 @@ void ManifestLayout::CheckNeighbours(std::uint32_t first, std::uint32_t second) 
               "manifest: tensors " + std::to_string(first) + " and " + std::to_string(second) + problem);
 }
 
-std::span<const std::uint32_t> ManifestLayout::FindAll(std::string_view name) const {
-  const auto found = std::ranges::equal_range(
-      by_name_, name, {}, [this](std::uint32_t index) -> std::string_view { return tensors_[index].spec.name; });
-  return {found.begin(), found.end()};
-}
-
-std::int64_t ManifestLayout::Find(std::string_view name) const {
-  const auto found = FindAll(name);
-  return found.empty() ? -1 : std::int64_t{found.front()};
-}
-
 std::int64_t ManifestLayout::Find(std::string_view name, const std::optional<TensorPart>& part) const {
-  const auto found = FindAll(name);
-  if (found.size() <= 1 || !part) return found.empty() ? -1 : std::int64_t{found.front()};
-  const auto at = std::ranges::lower_bound(
-      found, part->offsets, {}, [this](std::uint32_t index) -> const Shape& { return tensors_[index].part->offsets; });
-  return at != found.end() && tensors_[*at].part->offsets == part->offsets ? std::int64_t{*at} : -1;
+  const auto name_of = [this](std::uint32_t index) -> std::string_view { return tensors_[index].spec.name; };
+  auto found = std::ranges::lower_bound(by_name_, name, {}, name_of);
+  if (found == by_name_.end() || name_of(*found) != name) return -1;
+  const bool alone = found + 1 == by_name_.end() || name_of(found[1]) != name;
+  if (alone || !part) return std::int64_t{*found};
+  const auto end = std::upper_bound(
+      found, by_name_.end(), name, [&](std::string_view value, std::uint32_t index) { return value < name_of(index); });
+  const auto offsets_of = [this](std::uint32_t index) -> const Shape& { return tensors_[index].part->offsets; };
+  found = std::ranges::lower_bound(found, end, part->offsets, {}, offsets_of);
+  return found != end && offsets_of(*found) == part->offsets ? std::int64_t{*found} : -1;
 }
 
 }  // namespace layercast

@@ -38,10 +38,9 @@ class ManifestLayout {
 
   const std::vector<LaidOutTensor>& tensors() const { return tensors_; }
   bool shared() const { return shared_; }
-  // The index of the tensor called `name`, of the first of several parts of it, or -1.
-  std::int64_t Find(std::string_view name) const;
-  // The same, but of several parts of it the one that begins where `part` does.
-  std::int64_t Find(std::string_view name, const std::optional<TensorPart>& part) const;
+  // The index of the tensor called `name`, or -1. Of several parts of it, the one that begins where `part` does, or, if
+  // that is not given, the first.
+  std::int64_t Find(std::string_view name, const std::optional<TensorPart>& part = std::nullopt) const;
   // The tensors' indices, sorted by name; several parts of one tensor by where they begin.
   std::span<const std::uint32_t> by_name() const { return by_name_; }
   std::uint64_t total_bytes() const { return total_bytes_; }
@@ -57,7 +56,6 @@ class ManifestLayout {
   void CheckPart(std::size_t index, LaidOutTensor& tensor) const;
   void IndexNames();
   void CheckNeighbours(std::uint32_t first, std::uint32_t second) const;
-  std::span<const std::uint32_t> FindAll(std::string_view name) const;
 
   std::vector<LaidOutTensor> tensors_;
   const bool shared_;
