@@ -16,6 +16,27 @@ if(NOT LAYERCAST_HAVE_PYTHON)
   message(STATUS "Python: none with torch, transformers, safetensors and pytest; its tests are left out")
 endif()
 
+# The package `layercast` is built for the Python that builds it as a wheel, or else for that of the tests.
+set(LAYERCAST_HAVE_PYTHON_PACKAGE OFF)
+if(LAYERCAST_PYTHON_PACKAGE AND (SKBUILD OR LAYERCAST_HAVE_PYTHON) AND NOT LAYERCAST_SANITIZE)
+  if(NOT SKBUILD)
+    set(Python_EXECUTABLE ${LAYERCAST_PYTHON_PROGRAM})
+  endif()
+  find_package(Python 3.11 COMPONENTS Interpreter Development.Module OPTIONAL_COMPONENTS Development.SABIModule)
+  if(Python_FOUND)
+    execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+  endif()
+  if(Python_FOUND AND NOT failed)
+    set(LAYERCAST_HAVE_PYTHON_PACKAGE ON)
+    message(STATUS "Python package: for ${Python_VERSION}")
+  endif()
+endif()
+if(LAYERCAST_PYTHON_PACKAGE STREQUAL "ON" AND NOT LAYERCAST_HAVE_PYTHON_PACKAGE)
+  message(FATAL_ERROR "Python package: needs Python 3.11 or newer with its headers, and nanobind")
+elseif(NOT LAYERCAST_HAVE_PYTHON_PACKAGE)
+  message(STATUS "Python package: left out")
+endif()
+
 # layercast_pytest(oracle_test FILES oracle/test_oracle.py oracle/test_recipes.py LABELS torch [TIMEOUT 240] [COST 90]
 #                  [ARGUMENTS -k name] [ENVIRONMENT A=b])
 # One ctest of one folder's files, or of a single FILE: torch and transformers are loaded once, and what one file computes

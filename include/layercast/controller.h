@@ -93,8 +93,8 @@ struct GeneratedSequence {
   std::vector<Span> spans;           // the version that tokens [start, end) came from
 };
 
-// Resource; one thread only. A call goes to all engines at the same time. Only with ReloadRequest::all_or_none does one
-// engine wait for another.
+// Resource; one thread only, but for Cancel. A call goes to all engines at the same time. Only with
+// ReloadRequest::all_or_none does one engine wait for another.
 class LAYERCAST_PUBLIC Controller {
  public:
   // Does not wait for the engines. Throws kInvalidArgument if there is none, or one is named twice.
@@ -120,6 +120,11 @@ class LAYERCAST_PUBLIC Controller {
   std::vector<GeneratedSequence> Generate(const GenerateRequest& request, std::size_t engine = 0);
   // The status of the engine with that index, as one JSON object (docs/cli.md). Throws the engine's error.
   std::string Status(std::size_t engine = 0);
+
+  // Gives up the call that is under way, if there is one: within a fifth of a second it throws kCancelled, or returns
+  // outcomes that have it as their errors. Engines that have begun to reload go on, or, with all_or_none, abort; a
+  // commit that all of them are to make is waited for. May be called from any thread.
+  void Cancel();
 
  private:
   class LAYERCAST_HIDDEN Impl;

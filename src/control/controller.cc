@@ -2,7 +2,9 @@
 
 #include <functional>
 #include <future>
+#include <mutex>
 #include <set>
+#include <stop_token>
 #include <string_view>
 #include <utility>
 
@@ -54,7 +56,7 @@ void CheckDigest(const ReloadRequest& request, EngineOutcome& outcome) {
 struct EngineCall {
   std::string method;
   Json params = Json::object();
-  std::chrono::milliseconds timeout;  // how long the caller waits
+  Deadline deadline;  // until when the caller waits
 };
 
 // Reads an outcome from an engine's answer.
@@ -67,7 +69,7 @@ EngineOutcome CallOne(const std::string& endpoint, const EngineCall& call, const
   EngineOutcome outcome{.endpoint = endpoint};
   try {
     RpcClient client("engine", endpoint);
-    outcome = read(endpoint, client.Call(call.method, call.params, Deadline::After(call.timeout)));
+    outcome = read(endpoint, client.Call(call.method, call.params, call.deadline));
   } catch (const Error& error) {
     outcome.error = error;
   } catch (const Json::exception& error) {
@@ -136,40 +138,55 @@ class Controller::Impl {
     }
     std::unique_ptr<RpcClient>& client = clients_[engine];
     if (client == nullptr) client = std::make_unique<RpcClient>("engine", endpoints_[engine]);
-    return client->Call(method, params, Deadline::After(timeout));
+    return client->Call(method, params, Until(timeout));
+  }
+
+  // Begins a call, and returns the token that Cancel stops.
+  std::stop_token Begin() {
+    const std::lock_guard lock(mutex_);
+    under_way_ = std::stop_source();
+    return under_way_.get_token();
+  }
+  Deadline Until(std::chrono::milliseconds timeout) { return Deadline::After(timeout).OrStop(Begin()); }
+  void Cancel() {
+    const std::lock_guard lock(mutex_);
+    under_way_.request_stop();
   }
 
  private:
   const std::vector<std::string> endpoints_;
   std::vector<std::unique_ptr<RpcClient>> clients_;  // made when they are first used
+  std::mutex mutex_;
+  std::stop_source under_way_;  // of the latest call; guarded by mutex_
 };
 
 Controller::Controller(std::vector<std::string> endpoints) : impl_(std::make_unique<Impl>(std::move(endpoints))) {}
 Controller::~Controller() = default;
 const std::vector<std::string>& Controller::endpoints() const { return impl_->endpoints(); }
+void Controller::Cancel() { impl_->Cancel(); }
 
 std::vector<EngineOutcome> Controller::ReloadWeights(const ReloadRequest& request) {
   ProgressWatch watch(endpoints(), request.on_progress);
   if (request.all_or_none) {
-    return ReloadTogether(endpoints(), ReloadParams(request), request.version, request.timeout, watch);
+    return ReloadTogether(endpoints(), ReloadParams(request), request.version, request.timeout, impl_->Begin(), watch);
   }
   const ReadOutcome read = [&request](const std::string& endpoint, const Json& answer) {
     EngineOutcome outcome = OutcomeFromJson(endpoint, answer);
     CheckDigest(request, outcome);
     return outcome;
   };
-  return CallEach(endpoints(), {"reload_weights", ReloadParams(request), request.timeout}, read, watch);
+  return CallEach(endpoints(), {"reload_weights", ReloadParams(request), impl_->Until(request.timeout)}, read, watch);
 }
 
 std::vector<EngineOutcome> Controller::Pause(const PauseRequest& request) {
   Json params = {{"lease_ms", request.lease.count()}};
   if (!request.mode.empty()) params["mode"] = request.mode;
   // An engine that cannot pause within the lease says why when the lease ends.
-  return CallEach(endpoints(), {"pause", std::move(params), request.lease + kAnswerTime}, Done);
+  return CallEach(endpoints(), {"pause", std::move(params), impl_->Until(request.lease + kAnswerTime)}, Done);
 }
 
 std::vector<EngineOutcome> Controller::Resume() {
-  return CallEach(endpoints(), {"resume", Json::object(), kQuickCall}, Done);
+  return CallEach(endpoints(), {"resume", Json::object(), impl_->Until(kQuickCall)}, Done);
 }
 
 std::vector<GeneratedSequence> Controller::Generate(const GenerateRequest& request, std::size_t engine) {

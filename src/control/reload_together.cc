@@ -47,13 +47,14 @@ class VersionAgreement {
 
 // What all participants of one joint reload share.
 struct JointReload {
-  JointReload(std::size_t engines, const std::optional<Version>& expected, std::chrono::milliseconds timeout)
+  JointReload(std::size_t engines, const std::optional<Version>& expected, std::chrono::milliseconds timeout,
+              std::stop_token stop)
       : version(expected),
         staged(engines),
         prepared(engines),
         there(engines),
         engines_give_up(Deadline::After(TimeWithin(timeout))),
-        deadline(Deadline::After(timeout)),
+        deadline(Deadline::After(timeout).OrStop(std::move(stop))),
         last_vote(Deadline::After(timeout + kRenewal)) {}
   VersionAgreement version;
   Vote staged;
@@ -156,7 +157,7 @@ class Participant {
   EngineOutcome Cancelled(const std::string& why) {
     Json params = TicketParams();
     params["reason"] = why;
-    EngineOutcome outcome = Call("abort_weights", params, reload_.deadline);
+    EngineOutcome outcome = Call("abort_weights", params, Deadline(reload_.deadline.at()));  // also once it was stopped
     if (!answered_) {
       outcome.version = outcome.previous = staged_.version;
       outcome.report = staged_.report;
@@ -222,8 +223,8 @@ std::future<EngineOutcome> Begin(const std::string& endpoint, const Json& params
 
 std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoints, const Json& params,
                                           const std::optional<Version>& expected, std::chrono::milliseconds timeout,
-                                          ProgressWatch& watch) {
-  JointReload reload(endpoints.size(), expected, timeout);
+                                          std::stop_token stop, ProgressWatch& watch) {
+  JointReload reload(endpoints.size(), expected, timeout, std::move(stop));
   CheckDistinctAddresses(endpoints, reload.deadline);
   std::vector<std::future<EngineOutcome>> under_way;
   for (const std::string& endpoint : endpoints) under_way.push_back(Begin(endpoint, params, reload));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,11 @@
 namespace layercast {
 
 // `params` are those of the call `reload_weights`. `expected` is the version that all engines must have staged, if it
-// is known. Returns one outcome for each engine, in the order of `endpoints`. An engine that could have committed, but
-// did not because of another, has the error kCancelled, which names the other's fault. `watch` is of these endpoints.
+// is known. `stop` gives up what is not decided yet. Returns one outcome for each engine, in the order of `endpoints`.
+// An engine that could have committed, but did not because of another, has the error kCancelled, which names the
+// other's fault. `watch` is of these endpoints.
 std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoints, const Json& params,
                                           const std::optional<Version>& expected, std::chrono::milliseconds timeout,
-                                          ProgressWatch& watch);
+                                          std::stop_token stop, ProgressWatch& watch);
 
 }  // namespace layercast

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <future>
 
 #include "src/control/engine_outcome.h"
 #include "src/control/rpc.h"
+#include "tests/support/error_of.h"
 
 namespace layercast {
 namespace {
@@ -141,6 +143,22 @@ TEST(Controller, ReadsBatchesOfSequences) {
   EXPECT_EQ(params["seed"], 7);
   EXPECT_EQ(params["logprobs"], true);
   EXPECT_EQ(params["ignore_eos"], true);
+}
+
+// An engine that never answers, and calls the test once it is asked.
+TEST(Controller, ACallIsGivenUpFromAnyThread) {
+  std::function<void()> asked;
+  std::vector<RpcReply> unanswered;
+  RpcServer server("tcp://127.0.0.1:0", false, [&](const std::string&, const Json&, RpcReply reply) {
+    unanswered.push_back(std::move(reply));
+    asked();
+  });
+  Controller controller({server.endpoint()});
+  asked = [&controller] { controller.Cancel(); };
+  const auto code = [](const std::vector<EngineOutcome>& outcomes) { return outcomes.at(0).error->code(); };
+  EXPECT_EQ(code(controller.ReloadWeights({.publisher = "tcp://127.0.0.1:9"})), ErrorCode::kCancelled);
+  EXPECT_EQ(code(controller.Pause()), ErrorCode::kCancelled);
+  EXPECT_NE(layercast::testing::ErrorOf([&] { controller.Status(); }, ErrorCode::kCancelled), "no error");
 }
 
 TEST(Controller, NeedsAnEngineAndKnowsHowManyThereAre) {

@@ -206,6 +206,22 @@ TEST(ReloadTogether, WhatIsDecidedIsWaitedForThoughTheTimeIsOver) {
 }
 
 // It would stage for one of them, and hold that until it has staged for the other.
+TEST(ReloadTogether, WhatIsCancelledBeforeItIsDecidedIsCommittedNowhere) {
+  std::function<void()> cancel;
+  EngineInSteps one, other({}, [&cancel](const std::string& method) {
+    if (method == "prepare_weights") cancel();
+  });
+  Controller controller({one.endpoint(), other.endpoint()});
+  cancel = [&controller] { controller.Cancel(); };
+  for (const EngineOutcome& outcome :
+       controller.ReloadWeights({.publisher = "tcp://127.0.0.1:9", .all_or_none = true})) {
+    EXPECT_FALSE(outcome.ok);
+    EXPECT_EQ(outcome.error->code(), ErrorCode::kCancelled) << outcome.error->what();
+  }
+  EXPECT_THAT(one.Told(), Not(Contains("commit_weights")));
+  EXPECT_THAT(other.Told(), Not(Contains("commit_weights")));
+}
+
 TEST(ReloadTogether, AnEngineUnderTwoNamesIsRefused) {
   EngineInSteps engine;
   const std::string alias = "tcp://localhost" + engine.endpoint().substr(engine.endpoint().rfind(':'));

@@ -1,0 +1,83 @@
+"""Layercast: moves a policy's new weights from an RL trainer into inference engines that keep running.
+
+On the trainer's side::
+
+    publisher = layercast.Publisher("tcp://127.0.0.1:7700")
+    publisher.publish(policy, step=step)
+    layercast.Controller(["tcp://127.0.0.1:7800"]).reload(publisher)
+
+On the engine's side, on each rank::
+
+    receiver = layercast.Receiver(model_dir, quantization="fp8_per_channel", buffers=my_named_tensors)
+    report = receiver.reload_weights("tcp://127.0.0.1:7700")
+
+Importing takes milliseconds, starts no thread and imports neither torch nor numpy.
+"""
+
+from __future__ import annotations
+
+import atexit as _atexit
+
+from layercast import _native
+from layercast._native import Version
+from layercast.checkpoint import Checkpoint
+from layercast.controller import Controller, EngineOutcome, Progress, Sequence
+from layercast.errors import (
+    Cancelled,
+    Corrupt,
+    DeadlineExceeded,
+    Error,
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+    Unavailable,
+    Unsupported,
+)
+from layercast.publisher import Published, Publisher
+from layercast.quantize import dequantize, known_recipes, quantize
+from layercast.receiver import Receiver, buffer_specs
+from layercast.report import Report
+from layercast.tensor import Tensor, TensorSpec
+
+__version__: str = _native.__version__
+
+__all__ = [
+    "Cancelled",
+    "Checkpoint",
+    "Controller",
+    "Corrupt",
+    "DeadlineExceeded",
+    "EngineOutcome",
+    "Error",
+    "FailedPrecondition",
+    "Internal",
+    "InvalidArgument",
+    "NotFound",
+    "Progress",
+    "Published",
+    "Publisher",
+    "Receiver",
+    "Report",
+    "ResourceExhausted",
+    "Sequence",
+    "Tensor",
+    "TensorSpec",
+    "Unavailable",
+    "Unsupported",
+    "Version",
+    "buffer_specs",
+    "dequantize",
+    "known_recipes",
+    "quantize",
+]
+
+
+@_atexit.register
+def _end() -> None:
+    """Ends the threads of publishers and receivers that are alive, while there still is an interpreter for them."""
+    from layercast import logs
+
+    _native.close_all()
+    logs.stop()

@@ -1,0 +1,252 @@
+"""Drives the engines of a run: tells them to take a version, and asks them for rollouts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence as AbstractSequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from layercast import _native, logs
+from layercast._native import Version
+from layercast.errors import Error, InvalidArgument, of_code
+from layercast.publisher import Published, Publisher
+from layercast.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOutcome:
+    """One engine's answer to a call. ``version`` is what it serves now, also after a failure."""
+
+    endpoint: str
+    ok: bool
+    version: Version | None
+    previous: Version | None
+    report: Report | None
+    error: Error | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a reload has come, of one engine (of a receiver: ``endpoint`` is empty)."""
+
+    endpoint: str
+    state: str
+    stage: str
+    bytes: int
+    bytes_total: int
+    layers: int
+    layers_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A generated sequence, without its prompt.
+
+    ``logprobs`` are natural logarithms at temperature 1; ``finish`` is "length", "stop" or "aborted"; ``spans`` are
+    ``(start, end, version)``: which version tokens ``[start, end)`` came from.
+    """
+
+    tokens: list[int]
+    logprobs: list[float]
+    finish: str
+    spans: list[tuple[int, int, Version]]
+
+
+class Controller:
+    """Calls engines, which ``layercast serve`` runs. A call goes to all of them at the same time. One thread only.
+
+    Args:
+        engines: their endpoints, or one.
+
+    Raises InvalidArgument if there is none, or one is named twice.
+    """
+
+    def __init__(self, engines: str | Iterable[str]) -> None:
+        logs.start()
+        self._native = _native.Controller([engines] if isinstance(engines, str) else list(engines))
+
+    @property
+    def endpoints(self) -> list[str]:
+        return self._native.endpoints
+
+    def reload(
+        self,
+        source: Publisher | Published | str | os.PathLike[str] | Iterable[str] | None = None,
+        *,
+        version: Version | None = None,
+        all_or_none: bool = False,
+        channel: str = "",
+        pause_mode: str = "",
+        partial: bool = False,
+        may_keep: Iterable[str] = (),
+        allow_config_change: bool = False,
+        load_format: str = "auto",
+        timeout: float = 300.0,
+        check: bool = True,
+        on_progress: Callable[[Progress], None] | None = None,
+        progress_bar: bool = False,
+    ) -> list[EngineOutcome]:
+        """Tells all engines to take a version; returns an outcome for each, in the order of the endpoints.
+
+        Args:
+            source: a publisher, what its ``publish`` returned (then exactly that version), endpoints of all ranks of a
+                sharded trainer, or the path of a checkpoint that the engines can read. None: each engine re-reads the
+                last whole checkpoint that it loaded.
+            all_or_none: either all engines commit the version, or none does.
+            check: raises if an engine failed; ``error.outcomes`` has all outcomes. False: outcomes have the errors.
+            on_progress: called on this thread while the reload is under way.
+            progress_bar: shows one, if the package tqdm is installed.
+
+        Raises the first failed engine's error.
+        """
+        options: dict[str, Any] = {"all_or_none": all_or_none, "channel": channel, "pause_mode": pause_mode}
+        options |= {"partial": partial, "may_keep": list(may_keep), "allow_config_change": allow_config_change}
+        options |= {"load_format": load_format, "timeout": timeout, **_source_options(source)}
+        if version is not None:
+            options["version"] = version
+        with _told(on_progress, progress_bar) as tell:
+            outcomes = [_outcome(native) for native in self._native.reload(tell, **options)]
+        return _checked(outcomes) if check else outcomes
+
+    def pause(self, mode: str = "", *, lease: float = 60.0, check: bool = True) -> list[EngineOutcome]:
+        """Pauses all engines between two forward steps ("wait", "abort" or "keep" sequences); ``lease`` in seconds."""
+        outcomes = [_outcome(native) for native in self._native.pause(mode, lease)]
+        return _checked(outcomes) if check else outcomes
+
+    def resume(self, *, check: bool = True) -> list[EngineOutcome]:
+        outcomes = [_outcome(native) for native in self._native.resume()]
+        return _checked(outcomes) if check else outcomes
+
+    def generate(
+        self,
+        prompts: Iterable[AbstractSequence[int]],
+        *,
+        engine: int = 0,
+        max_new: int = 16,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        seed: int = 0,
+        stop_tokens: Iterable[int] = (),
+        ignore_eos: bool = False,
+        timeout: float = 300.0,
+    ) -> list[Sequence]:
+        """Asks one engine for a sequence for each prompt of token ids. Temperature 0 is greedy."""
+        sequences = self._native.generate(
+            [list(prompt) for prompt in prompts],
+            engine,
+            max_new=max_new,
+            temperature=float(temperature),
+            top_p=float(top_p),
+            top_k=top_k,
+            seed=seed,
+            stop_tokens=list(stop_tokens),
+            ignore_eos=ignore_eos,
+            timeout=float(timeout),
+        )
+        return [Sequence(s.tokens, s.logprobs, s.finish, s.spans) for s in sequences]
+
+    def status(self, engine: int = 0) -> dict[str, Any]:
+        """What an engine says of itself (docs/cli.md)."""
+        answer: dict[str, Any] = json.loads(self._native.status(engine))
+        return answer
+
+    def cancel(self) -> None:
+        """Gives up the call that is under way; may be called from any thread."""
+        self._native.cancel()
+
+    async def reload_async(self, *arguments: Any, **options: Any) -> list[EngineOutcome]:
+        """:meth:`reload` on a thread, for asyncio. Cancelling the task gives the call up."""
+        return await self._in_thread(self.reload, *arguments, **options)
+
+    async def generate_async(self, *arguments: Any, **options: Any) -> list[Sequence]:
+        """:meth:`generate` on a thread, for asyncio. Cancelling the task gives the call up."""
+        return await self._in_thread(self.generate, *arguments, **options)
+
+    async def _in_thread(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        import asyncio
+
+        try:
+            return await asyncio.to_thread(call, *arguments, **options)
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+    def close(self) -> None:
+        self._native.close()
+
+    def __enter__(self) -> Controller:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _source_options(source: Any) -> dict[str, Any]:
+    if source is None:
+        return {}
+    if isinstance(source, Publisher):
+        return {"publisher": source.endpoint}
+    if isinstance(source, Published):
+        return {"publisher": source.endpoint, "version": source.version}
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and "://" not in source):
+        return {"weights_path": os.fspath(os.path.abspath(source))}
+    if isinstance(source, str):
+        return {"publisher": source}
+    endpoints = [str(endpoint) for endpoint in source]
+    if not endpoints:
+        raise InvalidArgument("expected the endpoints of publishers, got none")
+    return {"publisher": ",".join(endpoints)}
+
+
+def _outcome(native: _native.EngineOutcome) -> EngineOutcome:
+    report = Report(native.report_json) if native.report_json not in ("", "null") else None
+    error = None if native.ok else of_code(native.code)(native.message)
+    return EngineOutcome(native.endpoint, native.ok, native.version, native.previous, report, error)
+
+
+def _checked(outcomes: list[EngineOutcome]) -> list[EngineOutcome]:
+    failed = [outcome.error for outcome in outcomes if outcome.error is not None]
+    if not failed:
+        return outcomes
+    more = f" (and {len(failed) - 1} more of {len(outcomes)} engines failed)" if len(failed) > 1 else ""
+    error = type(failed[0])(str(failed[0]) + more)
+    error.outcomes = outcomes
+    raise error
+
+
+class _told:
+    """What the extension calls with progress: the user's callback, and a bar."""
+
+    def __init__(self, on_progress: Callable[[Progress], None] | None, bar: bool) -> None:
+        self._on_progress = on_progress
+        self._bar = _bar() if bar else None
+
+    def __enter__(self) -> Callable[..., None] | None:
+        return self._tell if self._on_progress or self._bar is not None else None
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def _tell(self, *fields: Any) -> None:
+        progress = Progress(*fields)
+        if self._on_progress:
+            self._on_progress(progress)
+        if self._bar is not None:
+            self._bar.total = progress.bytes_total or None
+            self._bar.n = progress.bytes
+            self._bar.set_postfix_str(f"{progress.stage} {progress.layers}/{progress.layers_total} layers")
+
+
+def _bar() -> Any:
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        return None
+    return tqdm(unit="B", unit_scale=True, desc="reload")

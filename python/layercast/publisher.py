@@ -1,0 +1,248 @@
+"""The trainer's side: publishes versions that engines take."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Thread
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generator
+
+from layercast import _native, logs
+from layercast._native import Version
+from layercast.errors import FailedPrecondition, InvalidArgument
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+class Published:
+    """Follows one published version. Thread-safe; ``await published`` waits until it is released."""
+
+    def __init__(self, native: _native.PublishedVersion, endpoint: str, seconds: float) -> None:
+        self._native = native
+        self.endpoint = endpoint
+        #: How long the call of publish held the trainer up.
+        self.seconds = seconds
+
+    @property
+    def version(self) -> Version:
+        """``{lineage, step, digest}``."""
+        return self._native.version
+
+    @property
+    def readers(self) -> int:
+        """How many sessions of receivers are open now."""
+        return self._native.readers
+
+    @property
+    def released(self) -> bool:
+        """The version is withdrawn, and nobody reads it any more: borrowed tensors may change."""
+        return self._native.wait_released(0.0)
+
+    def withdraw(self) -> None:
+        """From now on no engine may begin to take the version."""
+        self._native.withdraw()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until the version is released; False if ``timeout`` seconds pass first.
+
+        A version is withdrawn by :meth:`withdraw`, or by publishing ``retained_versions`` newer ones.
+        """
+        return self._native.wait_released(timeout)
+
+    def as_future(self) -> Future[Version]:
+        """A future that is done once the version is released."""
+        from concurrent.futures import Future
+
+        future: Future[Version] = Future()
+
+        def wait() -> None:
+            if future.set_running_or_notify_cancel():
+                self.wait()
+                future.set_result(self.version)
+
+        Thread(target=wait, name="layercast-released", daemon=True).start()
+        return future
+
+    def __await__(self) -> Generator[Any, None, Version]:
+        import asyncio
+
+        return asyncio.wrap_future(self.as_future()).__await__()
+
+    def __repr__(self) -> str:
+        return f"Published({self.version}, {self.readers} readers)"
+
+
+class Publisher:
+    """Publishes a policy's versions; one for each process of the trainer. Thread-safe; a context manager.
+
+    Args:
+        endpoint: where engines reach it; port 0 picks a free one.
+        lineage: what versions of this training run are called, unless a call says otherwise.
+        allow_remote: an address beyond loopback is refused without it.
+        retained_versions: how many are kept for engines that come late; older ones are evicted.
+        evicted_versions: how many evicted ones live on for those that still read them.
+        eviction_seconds: how long the readers of an evicted version may still take.
+        threads: for copies and digests.
+        stream_window_bytes: how many bytes of streams may wait for receivers.
+        peer_timeout: seconds of silence after which a peer counts as lost.
+        channels: the data channels that engines may choose from; empty: all that work here.
+        nccl_fleet: how many ranks that take the same bytes over nccl are served together.
+        device_memory: tensors on a CUDA device are published from there. Needs a build with CUDA, and channels that
+            reach devices. Otherwise they are brought to the host.
+
+    Raises InvalidArgument, Unsupported (a channel), Unavailable (the endpoint cannot be bound).
+    """
+
+    def __init__(
+        self,
+        endpoint: str = "tcp://127.0.0.1:0",
+        *,
+        lineage: str = "policy",
+        allow_remote: bool = False,
+        retained_versions: int = 2,
+        evicted_versions: int = 2,
+        eviction_seconds: float = 600.0,
+        threads: int = 2,
+        stream_window_bytes: int = 256 << 20,
+        peer_timeout: float = 5.0,
+        channels: Iterable[str] = (),
+        nccl_fleet: int = 1,
+        device_memory: bool = False,
+    ) -> None:
+        logs.start()
+        self.lineage = lineage
+        self._device_memory = device_memory
+        self._native = _native.Publisher(
+            endpoint,
+            allow_remote,
+            retained_versions,
+            evicted_versions,
+            eviction_seconds,
+            threads,
+            stream_window_bytes,
+            peer_timeout,
+            list(channels),
+            nccl_fleet,
+        )
+
+    @property
+    def endpoint(self) -> str:
+        """The address to give to engines."""
+        return self._native.endpoint
+
+    def publish(
+        self,
+        weights: Any,
+        *,
+        step: int,
+        lineage: str | None = None,
+        dtype: Any = None,
+        adapters: str = "merge",
+        gather: bool = False,
+        stream: bool = False,
+        config: str | None = None,
+        rank: tuple[int, int] | None = None,
+        run: str | None = None,
+        load_format: str = "auto",
+    ) -> Published:
+        """Publishes a version, and returns once the tensors are copied: training may go on.
+
+        Args:
+            weights: an ``nn.Module`` (plain, compiled, DDP, FSDP2, tensor parallel, PEFT), a state dict, an iterable of
+                ``(name, tensor)`` or ``(name, tensor, (whole shape, offsets))``, or the path of a checkpoint.
+            step: newer than the lineage's last.
+            dtype: floating-point tensors that are wider are cast to it (a ``torch.dtype``); by default, what a
+                transformers model's config says.
+            adapters: of a PEFT model, ``"merge"`` publishes the base with its active adapters merged in, ``"base"`` the
+                base alone.
+            gather: a sharded module's tensors are gathered one after the other, and rank 0 publishes them. By default
+                each rank publishes the shards that it holds, and nothing is gathered.
+            stream: the tensors are kept no longer than engines take them; they must not change until the version is
+                released. Not of an iterator.
+            config: the text of config.json, for engines to hold against their own; by default a transformers model's.
+            rank: this rank of a sharded trainer, ``(rank, ranks)``; by default that of torch.distributed, if a module
+                is sharded.
+            run: which run of the trainer this is; by default what its launcher says.
+
+        Raises InvalidArgument, Corrupt (NaN or infinity, with tensor and index), FailedPrecondition, Unsupported, and
+        whatever an iterator raises.
+        """
+        began = time.perf_counter()
+        options: dict[str, Any] = {"lineage": self.lineage if lineage is None else lineage, "step": step}
+        options |= {"stream": stream, "config": config, "run": run}
+        if rank is not None:
+            options |= {"rank": rank[0], "ranks": rank[1]}
+        if isinstance(weights, (str, os.PathLike)):
+            options["layer_order"] = stream
+            native = self._native.publish_checkpoint(os.fspath(weights), load_format, **_given(options))
+        else:
+            native = self._publish_tensors(weights, dtype, adapters, gather, False, options)
+        return Published(native, self.endpoint, time.perf_counter() - began)
+
+    @contextmanager
+    def borrowed(self, weights: Any, *, step: int, **options: Any) -> Iterator[Published]:
+        """Publishes without a copy: the tensors must not change within the ``with``, and engines take them in it.
+
+        Leaving it withdraws the version, and waits until nobody reads it any more. Takes what :meth:`publish` takes, but
+        no iterator and no path; tensors that are cast, merged or made contiguous are copied nevertheless.
+        """
+        began = time.perf_counter()
+        given: dict[str, Any] = {"lineage": options.pop("lineage", None) or self.lineage, "step": step}
+        dtype, adapters = options.pop("dtype", None), options.pop("adapters", "merge")
+        given |= options
+        native = self._publish_tensors(weights, dtype, adapters, False, True, given)
+        published = Published(native, self.endpoint, time.perf_counter() - began)
+        try:
+            yield published
+        finally:
+            published.withdraw()
+            published.wait()
+
+    def _publish_tensors(
+        self, weights: Any, dtype: Any, adapters: str, gather: bool, borrowed: bool, options: dict[str, Any]
+    ) -> _native.PublishedVersion:
+        from layercast.trainer import pieces_of
+
+        source = pieces_of(weights, dtype=dtype, adapters=adapters, gather=gather)
+        options.setdefault("rank", source.rank)
+        options.setdefault("ranks", source.ranks)
+        if options.get("config") is None:
+            options["config"] = source.config
+        if isinstance(source.pieces, list):
+            return self._native.publish_list(source.pieces, borrowed, self._device_memory, **_given(options))
+        if borrowed or options.get("stream"):
+            how = "borrowed" if borrowed else "streamed"
+            raise InvalidArgument(f"an iterator is walked once, and cannot be {how}: expected a module, a dict or a list")
+        return self._native.publish_iterator(source.pieces, self._device_memory, **_given(options))
+
+    async def publish_async(self, weights: Any, **options: Any) -> Published:
+        """:meth:`publish` on a thread, for asyncio."""
+        import asyncio
+
+        return await asyncio.to_thread(self.publish, weights, **options)
+
+    def close(self) -> None:
+        """Ends all sessions; returns once no walk of a stream runs any more. Versions count as released then."""
+        self._native.close()
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise FailedPrecondition("a publisher is of one process, and cannot be pickled: send its endpoint")
+
+    def __repr__(self) -> str:
+        return "Publisher(closed)" if self._native.closed else f"Publisher('{self.endpoint}')"
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}

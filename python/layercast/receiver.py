@@ -1,0 +1,200 @@
+"""The engine's side, on one rank: takes new weights and writes them into the engine's own buffers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from layercast import _native, logs
+from layercast._native import Version
+from layercast.controller import Progress, _told
+from layercast.errors import FailedPrecondition, InvalidArgument
+from layercast.publisher import Published, Publisher
+from layercast.report import Report
+from layercast.tensor import TensorSpec
+
+
+def buffer_specs(
+    model: str | os.PathLike[str],
+    *,
+    tp_rank: int = 0,
+    tp_size: int = 1,
+    quantization: str = "none",
+    **layout: Any,
+) -> list[TensorSpec]:
+    """The buffers that an engine's rank has for a model under a recipe: what :class:`Receiver` expects.
+
+    ``model`` is a folder with a config.json. Takes the arguments of :class:`Receiver` that concern the model.
+    """
+    specs = _native.buffer_specs(**_model(model, tp_rank, tp_size, quantization), **layout)
+    return [TensorSpec(*spec) for spec in specs]
+
+
+class Receiver:
+    """Takes versions into an engine's buffers, in place: their addresses stay, so that captured CUDA graphs do.
+
+    Args:
+        model: a folder with a config.json.
+        buffers: the engine's tensors by their kernel names ("model.layers.0.self_attn.qkv_proj.weight_scale"), torch's
+            or writable numpy arrays, of any strides, on the CPU or on one CUDA device. :func:`buffer_specs` lists them;
+            the first reload refuses a table that does not fit. They are kept, and asked around every commit where they
+            are.
+        tp_rank, tp_size, ep_rank, ep_size, pp_rank, pp_size: which part of the model this rank holds.
+        quantization: "none", "fp8_per_channel", or another one of :func:`layercast.known_recipes`; "checkpoint": as the
+            checkpoint's config.json says.
+        commit: "staged", "undo" or "in_place" (docs/commit.md).
+        engine: this engine's name, the same on all its ranks, and of no other engine.
+        channel: forces a data channel.
+        timeout: seconds for a whole reload; ``peer_timeout``: of a publisher's silence.
+        threads: for kernels and copies.
+        buffer_limit: the most bytes that incomplete layers may hold; 0: no bound.
+        relay: an endpoint at which this rank serves on what it takes.
+
+    Also takes ``power_of_two_scales``, ``requantize``, ``row_alignment``, ``column_alignment``, ``transposed`` and
+    ``column_major``, for quantized layers. Raises InvalidArgument, Unsupported, NotFound.
+
+    One call at a time. After a call that raises, the engine serves what it served before, or is ``torn``: which of the
+    two depends on the commit policy.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str],
+        *,
+        buffers: Mapping[str, Any],
+        tp_rank: int = 0,
+        tp_size: int = 1,
+        quantization: str = "none",
+        **options: Any,
+    ) -> None:
+        logs.start()
+        self._native = _native.Receiver(
+            dict(buffers), **_model(model, tp_rank, tp_size, quantization), **_known(options, _OPTIONS)
+        )
+
+    @property
+    def version(self) -> Version | None:
+        """What is served now; None before the first reload, and while torn."""
+        return self._native.version
+
+    @property
+    def torn(self) -> bool:
+        """Some buffers hold one version, and some another: no forward pass may run until a whole one is committed."""
+        return self._native.torn
+
+    def reload_weights(
+        self,
+        source: Any = None,
+        *,
+        lineage: str = "",
+        step: int | None = None,
+        is_checkpoint_format: bool = True,
+        load_format: str = "auto",
+        partial: bool = False,
+        may_keep: Iterable[str] = (),
+        allow_config_change: bool = False,
+        config: str = "",
+        on_progress: Callable[[Progress], None] | None = None,
+        progress_bar: bool = False,
+    ) -> Report:
+        """Takes a version: stages it whole, commits it, and reads it back.
+
+        Args:
+            source: the endpoint of a publisher, or those of all ranks of a sharded trainer (a list, or separated by
+                commas); a :class:`Publisher` or what its ``publish`` returned; the path of a checkpoint; a dict or list
+                of ``(name, tensor)``, or an iterator of them, which is walked once, on this thread, and should come in
+                layer order. None: the last whole checkpoint that was loaded from a path.
+            lineage, step: which of a publisher's versions; by default its newest.
+            is_checkpoint_format: False: the tensors have the names, shapes and dtypes of the buffers.
+            partial: the tensors may be a part of the model; layers that get none keep what they serve.
+            may_keep: with ``partial``, the layers that may be left out; empty: any.
+            config: of an iterator, the text of the model's config.json.
+
+        Raises what an iterator raises, with its traceback, and every class of :mod:`layercast.errors`. The old version
+        stays under the policy "staged".
+        """
+        options = {"partial": partial, "may_keep": list(may_keep), "allow_config_change": allow_config_change}
+        if config:
+            options["config"] = config
+        with _told(on_progress, progress_bar) as tell:
+            if source is None:
+                return Report(self._native.reload_from_origin(tell))
+            if isinstance(source, Published):
+                version = source.version
+                return self._from_publishers(tell, [source.endpoint], version.lineage, version.step, options)
+            if isinstance(source, Publisher):
+                return self._from_publishers(tell, [source.endpoint], lineage, step, options)
+            if isinstance(source, str) and "://" in source:
+                return self._from_publishers(tell, source.split(","), lineage, step, options)
+            if isinstance(source, (str, os.PathLike)):
+                path = os.fspath(source)
+                return Report(
+                    self._native.reload_from_path(tell, path, load_format, is_checkpoint_format, **options)
+                )
+            if isinstance(source, Mapping):
+                source = list(source.items())
+            if isinstance(source, (list, tuple)) and source and all(isinstance(item, str) for item in source):
+                return self._from_publishers(tell, list(source), lineage, step, options)
+            if isinstance(source, (list, tuple)):
+                return Report(self._native.reload_from_list(tell, list(source), is_checkpoint_format, **options))
+            if self.version is None:  # nothing says yet which tensors will come: all of them are awaited
+                return Report(self._native.reload_from_list(tell, list(source), is_checkpoint_format, **options))
+            return Report(self._native.reload_from_iterator(source, is_checkpoint_format, **options))
+
+    def _from_publishers(
+        self, tell: Any, endpoints: list[str], lineage: str, step: int | None, options: dict[str, Any]
+    ) -> Report:
+        return Report(self._native.reload_from_publishers(tell, endpoints, lineage, step, **options))
+
+    async def reload_weights_async(self, *arguments: Any, **options: Any) -> Report:
+        """:meth:`reload_weights` on a thread, for asyncio."""
+        import asyncio
+
+        return await asyncio.to_thread(self.reload_weights, *arguments, **options)
+
+    def verify(self) -> None:
+        """Reads the served bytes back; raises Corrupt if they are not those that were staged."""
+        self._native.verify()
+
+    def served_digest(self) -> str:
+        """The digest of all buffers' names and bytes: 32 hexadecimal digits."""
+        return self._native.served_digest()
+
+    @property
+    def report(self) -> Report:
+        """Of the latest reload, also of one that failed."""
+        return Report(self._native.report_json)
+
+    def close(self) -> None:
+        """Lets the buffers go."""
+        self._native.close()
+
+    def __enter__(self) -> Receiver:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise FailedPrecondition("a receiver is of one process, and cannot be pickled")
+
+
+_LAYOUT = {"power_of_two_scales", "requantize", "row_alignment", "column_alignment", "transposed", "column_major"}
+_PARALLEL = {"ep_rank", "ep_size", "pp_rank", "pp_size"}
+_HOW = {"commit", "engine", "channel", "timeout", "peer_timeout", "threads", "buffer_limit", "relay", "relay_remote"}
+_OPTIONS = _LAYOUT | _PARALLEL | _HOW
+
+
+def _model(model: str | os.PathLike[str], tp_rank: int, tp_size: int, quantization: str) -> dict[str, Any]:
+    return {"directory": os.fspath(model), "tp_rank": tp_rank, "tp_size": tp_size, "quantization": quantization}
+
+
+def _known(options: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    for name in options:
+        if name not in names:
+            raise InvalidArgument(f"no option '{name}': expected one of {', '.join(sorted(names))}")
+    return options

@@ -1,0 +1,65 @@
+// Checkpoints on disk, lazily.
+#include "src/checkpoint/formats/checkpoint.h"
+
+#include <optional>
+
+#include "python/native/native.h"
+#include "python/native/tensors.h"
+
+namespace layercast::python {
+namespace {
+
+// (name, dtype, shape, bytes)
+nb::tuple TupleOf(const NamedTensor& named) {
+  return nb::make_tuple(named.name, std::string(SafetensorsName(named.tensor.dtype)),
+                        nb::tuple(nb::cast(named.tensor.shape)), BytesOf(named));
+}
+
+NamedTensor Read(const Checkpoint& checkpoint, const std::string& name) {
+  const nb::gil_scoped_release release;
+  return checkpoint.Tensor(name);
+}
+
+// Resource; one thread only.
+struct Walk {
+  std::unique_ptr<WeightsIterator> weights;
+};
+
+nb::object Next(Walk& walk) {
+  std::optional<NamedTensor> named;
+  {
+    const nb::gil_scoped_release release;
+    named = walk.weights->Next();
+  }
+  if (!named) throw nb::stop_iteration();
+  return TupleOf(*named);
+}
+
+}  // namespace
+
+void BindCheckpoint(nb::module_& module) {
+  nb::class_<Walk>(module, "CheckpointWalk")
+      .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
+      .def("__next__", Next);
+  nb::class_<Checkpoint>(module, "Checkpoint")
+      .def("__init__",
+           [](Checkpoint* self, std::string path, std::string load_format) {
+             const nb::gil_scoped_release release;
+             new (self) Checkpoint(Checkpoint::Open({.path = std::move(path), .load_format = std::move(load_format)}));
+           })
+      .def_prop_ro("total_bytes", &Checkpoint::total_bytes)
+      .def_prop_ro("config", &Checkpoint::config)
+      .def("specs",
+           [](const Checkpoint& self) {
+             nb::list specs;
+             for (const TensorSpec& spec : self.specs()) {
+               specs.append(nb::make_tuple(spec.name, std::string(SafetensorsName(spec.dtype)),
+                                           nb::tuple(nb::cast(spec.shape))));
+             }
+             return specs;
+           })
+      .def("tensor", [](const Checkpoint& self, const std::string& name) { return TupleOf(Read(self, name)); })
+      .def("walk", [](const Checkpoint& self) { return Walk{self.Weights()}; });
+}
+
+}  // namespace layercast::python

@@ -1,0 +1,27 @@
+#include "python/native/owned.h"
+
+namespace layercast::python {
+namespace {
+
+// All that are alive, guarded by the GIL. Never freed: it is asked for when the process ends.
+std::set<Closable*>& Alive() {
+  static auto* alive = new std::set<Closable*>();
+  return *alive;
+}
+
+}  // namespace
+
+Closable::Closable() { Alive().insert(this); }
+Closable::~Closable() { Alive().erase(this); }
+
+void BindClosing(nb::module_& module) {
+  module.def("close_all", [] {
+    while (!Alive().empty()) {
+      Closable* closable = *Alive().begin();
+      Alive().erase(closable);
+      closable->Close();
+    }
+  });
+}
+
+}  // namespace layercast::python

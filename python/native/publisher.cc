@@ -1,0 +1,204 @@
+// The trainer's side.
+#include "layercast/publisher.h"
+
+#include <chrono>
+#include <exception>
+#include <span>
+#include <unordered_map>
+
+#include "layercast/error.h"
+#include "python/native/owned.h"
+#include "python/native/tensors.h"
+#include "python/native/waits.h"
+
+namespace layercast::python {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+Milliseconds FromSeconds(double seconds) {
+  return std::chrono::ceil<Milliseconds>(std::chrono::duration<double>(seconds));
+}
+
+// A list of tensors that may be walked any number of times, in any order, from any thread. The memory is kept until the
+// last walk that saw it is forgotten, and what was borrowed.
+struct TensorList {
+  std::vector<NamedTensor> tensors;
+  Kept keeper;  // of all of them: dropping each by itself would take the GIL as many times
+};
+
+// Looks for signals every so often in a walk of the calling thread; the bytes are copied between two steps.
+class ListWalk final : public WeightsIterator {
+ public:
+  explicit ListWalk(std::shared_ptr<const TensorList> list, std::vector<std::size_t> order)
+      : list_(std::move(list)), order_(std::move(order)) {}
+
+  std::optional<NamedTensor> Next() override {
+    LookForSignals();
+    const std::size_t size = order_.empty() ? list_->tensors.size() : order_.size();
+    if (next_ == size) return std::nullopt;
+    return list_->tensors[order_.empty() ? next_++ : order_[next_++]];
+  }
+
+ private:
+  void LookForSignals() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - looked_ < kSignalLook) return;
+    looked_ = now;
+    const nb::gil_scoped_acquire gil;
+    CheckSignals();
+  }
+
+  std::shared_ptr<const TensorList> list_;  // the other owners are other walks, and the version
+  const std::vector<std::size_t> order_;    // empty: the list's
+  std::size_t next_ = 0;
+  std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();
+};
+
+std::vector<std::size_t> PlacesOf(const std::vector<NamedTensor>& tensors, std::span<const std::string> order) {
+  if (order.empty()) return {};
+  std::unordered_map<std::string_view, std::size_t> places;
+  for (std::size_t i = 0; i < tensors.size(); ++i) places.emplace(tensors[i].name, i);
+  std::vector<std::size_t> wanted;
+  for (const std::string& name : order) {
+    const auto place = places.find(name);
+    if (place == places.end()) throw Error(ErrorCode::kNotFound, "no tensor '" + name + "' to publish");
+    wanted.push_back(place->second);
+  }
+  return wanted;
+}
+
+// `pieces` is a list of (name, tensor) and (name, tensor, part).
+Weights WeightsOfList(const nb::list& pieces, bool borrowed, bool stay) {
+  auto list = std::make_shared<TensorList>();
+  Weights weights;
+  bool parts = false;
+  nb::list kept;
+  list->tensors.reserve(nb::len(pieces));
+  weights.specs.reserve(nb::len(pieces));
+  for (nb::handle piece : pieces) {
+    const NamedTensor& named = list->tensors.emplace_back(NamedTensorFrom(piece, stay));
+    weights.specs.push_back({.name = named.name, .dtype = named.tensor.dtype, .shape = named.tensor.shape});
+    parts = parts || named.part;
+  }
+  if (parts) {
+    for (const NamedTensor& named : list->tensors) weights.parts.push_back(named.part);
+  }
+  weights.borrowed = borrowed;
+  weights.walk = [list = std::shared_ptr<const TensorList>(std::move(list))](std::span<const std::string> order) {
+    return std::make_unique<ListWalk>(list, PlacesOf(list->tensors, order));
+  };
+  return weights;
+}
+
+// Walked once, by the thread that publishes.
+Weights WeightsOfIterator(nb::object iterator, bool stay) {
+  return Weights::Once({}, IteratorFrom(std::move(iterator), stay));
+}
+
+struct PublishCall {
+  std::string lineage;
+  std::uint64_t step;
+  bool stream, layer_order;
+  VersionPart part;
+  std::optional<std::string> run;
+  std::string config;
+};
+
+PublishedVersion Publish(Owned<Publisher>& publisher, PublishCall call, Weights weights) {
+  PublishOptions options{.lineage = std::move(call.lineage),
+                         .step = call.step,
+                         .mode = call.stream ? PublishMode::kStream : PublishMode::kSnapshot,
+                         .layer_order = call.layer_order,
+                         .part = call.part,
+                         .run = std::move(call.run)};
+  if (!call.config.empty()) weights.config = std::move(call.config);
+  const std::shared_ptr<Publisher> open = publisher.get();
+  const nb::gil_scoped_release release;
+  return open->Publish(options, std::move(weights));
+}
+
+PublishCall CallFrom(const nb::kwargs& options) {
+  const auto get = [&options]<typename T>(const char* name, T otherwise) {
+    return options.contains(name) ? nb::cast<T>(options[name]) : otherwise;
+  };
+  return {.lineage = get("lineage", std::string()),
+          .step = get("step", std::uint64_t{0}),
+          .stream = get("stream", false),
+          .layer_order = get("layer_order", false),
+          .part = {.rank = get("rank", 0), .ranks = get("ranks", 1)},
+          .run = get("run", std::optional<std::string>()),
+          .config = get("config", std::string())};
+}
+
+// Looks for signals while it waits, and gives the GIL up.
+bool WaitReleased(const PublishedVersion& published, std::optional<double> seconds) {
+  const auto end = std::chrono::steady_clock::now() + FromSeconds(seconds.value_or(1e9));
+  while (true) {
+    CheckSignals();
+    const auto left = std::chrono::ceil<Milliseconds>(end - std::chrono::steady_clock::now());
+    const nb::gil_scoped_release release;
+    if (published.WaitReleased(std::clamp(left, Milliseconds(0), kSignalLook))) return true;
+    if (left <= kSignalLook) return false;
+  }
+}
+
+void BindPublishedVersion(nb::module_& module) {
+  nb::class_<PublishedVersion>(module, "PublishedVersion")
+      .def_prop_ro("version", &PublishedVersion::version)
+      .def_prop_ro("run", &PublishedVersion::run)
+      .def_prop_ro("readers", &PublishedVersion::readers)
+      .def("withdraw", &PublishedVersion::Withdraw, nb::call_guard<nb::gil_scoped_release>())
+      .def("wait_released", WaitReleased, nb::arg("seconds").none());
+}
+
+}  // namespace
+
+void BindPublisher(nb::module_& module) {
+  BindPublishedVersion(module);
+  nb::class_<Owned<Publisher>>(module, "Publisher")
+      .def("__init__",
+           [](Owned<Publisher>* self, std::string endpoint, bool allow_remote, std::size_t retained_versions,
+              std::size_t evicted_versions, double eviction_seconds, std::size_t threads, std::uint64_t stream_window,
+              double peer_timeout, std::vector<std::string> channels, std::size_t nccl_fleet) {
+             const PublisherOptions options{.endpoint = std::move(endpoint),
+                                            .allow_remote = allow_remote,
+                                            .retained_versions = retained_versions,
+                                            .evicted_versions = evicted_versions,
+                                            .eviction_time = FromSeconds(eviction_seconds),
+                                            .threads = threads,
+                                            .stream_window_bytes = stream_window,
+                                            .peer_timeout = FromSeconds(peer_timeout),
+                                            .channels = std::move(channels),
+                                            .nccl_fleet = nccl_fleet};
+             std::unique_ptr<Publisher> publisher;
+             {
+               const nb::gil_scoped_release release;
+               publisher = std::make_unique<Publisher>(options);
+             }
+             new (self) Owned<Publisher>("publisher", std::move(publisher));
+           })
+      .def_prop_ro("endpoint", [](const Owned<Publisher>& self) { return self.get()->endpoint(); })
+      .def_prop_ro("closed", &Owned<Publisher>::closed)
+      .def("close", &Owned<Publisher>::Close)
+      .def("publish_list",
+           [](Owned<Publisher>& self, const nb::list& pieces, bool borrowed, bool stay, const nb::kwargs& options) {
+             return Publish(self, CallFrom(options), WeightsOfList(pieces, borrowed, stay));
+           })
+      .def("publish_iterator",
+           [](Owned<Publisher>& self, nb::object iterator, bool stay, const nb::kwargs& options) {
+             return Publish(self, CallFrom(options), WeightsOfIterator(std::move(iterator), stay));
+           })
+      .def("publish_checkpoint",
+           [](Owned<Publisher>& self, std::string path, std::string load_format, const nb::kwargs& options) {
+             Weights weights;
+             {
+               const nb::gil_scoped_release release;
+               weights = Weights::FromCheckpoint({.path = std::move(path), .load_format = std::move(load_format)});
+             }
+             return Publish(self, CallFrom(options), std::move(weights));
+           });
+  module.def("run_from_environment", RunFromEnvironment);
+}
+
+}  // namespace layercast::python

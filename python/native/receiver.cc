@@ -1,0 +1,254 @@
+// The engine's side, on one rank.
+#include "layercast/receiver.h"
+
+#include <chrono>
+#include <mutex>
+
+#include "engine_side/plan/load_plan.h"
+#include "engine_side/reload/layout/kernel_layout.h"
+#include "engine_side/reload/layout/layer_recipes.h"
+#include "layercast/model/registry.h"
+#include "layercast/model_description.h"
+#include "python/native/owned.h"
+#include "python/native/tensors.h"
+#include "python/native/waits.h"
+
+namespace layercast::python {
+namespace {
+
+// The model of one rank: what its tree is built from, and how its weights are quantized. Value.
+struct RankModel {
+  std::string directory;
+  std::string config;  // empty: the directory's config.json
+  ParallelConfig parallel{};
+  QuantizationConfig quantization{};
+};
+
+RankModel ModelFrom(const nb::kwargs& options) {
+  const auto get = [&options]<typename T>(const char* name, T otherwise) {
+    return options.contains(name) ? nb::cast<T>(options[name]) : otherwise;
+  };
+  RankModel model{.directory = get("directory", std::string()), .config = get("config", std::string())};
+  model.parallel = {.tp_rank = get("tp_rank", 0),
+                    .tp_size = get("tp_size", 1),
+                    .ep_rank = get("ep_rank", 0),
+                    .ep_size = get("ep_size", 1),
+                    .pp_rank = get("pp_rank", 0),
+                    .pp_size = get("pp_size", 1)};
+  model.quantization.recipe = get("quantization", std::string("none"));
+  model.quantization.power_of_two_scales = get("power_of_two_scales", false);
+  model.quantization.requantize = get("requantize", false);
+  model.quantization.layout = {.row_alignment = get("row_alignment", std::int64_t{1}),
+                               .column_alignment = get("column_alignment", std::int64_t{1}),
+                               .transposed = get("transposed", false),
+                               .column_major = get("column_major", false)};
+  return model;
+}
+
+std::unique_ptr<Module> TreeOf(const RankModel& model) {
+  const ModelDescription description = model.config.empty() ? ModelDescription::FromDirectory(model.directory)
+                                                            : ModelDescription::FromJson(model.config, model.directory);
+  return ModelRegistry::Builtin().Build(description, model.parallel);
+}
+
+ReceiverOptions OptionsFrom(const nb::kwargs& options) {
+  const auto get = [&options]<typename T>(const char* name, T otherwise) {
+    return options.contains(name) ? nb::cast<T>(options[name]) : otherwise;
+  };
+  const auto milliseconds = [](double seconds) {
+    return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+  };
+  return {.engine = get("engine", std::string("engine")),
+          .channel = get("channel", std::string()),
+          .threads = get("threads", std::size_t{2}),
+          .buffer_limit = get("buffer_limit", std::uint64_t{0}),
+          .relay = get("relay", std::string()),
+          .relay_remote = get("relay_remote", false),
+          .timeout = milliseconds(get("timeout", 300.0)),
+          .peer_timeout = milliseconds(get("peer_timeout", 5.0)),
+          .commit = CommitPolicyNamed(get("commit", std::string("staged")))};
+}
+
+std::vector<CapturedBuffer> BuffersFrom(const nb::dict& tensors) {
+  std::vector<CapturedBuffer> buffers;
+  for (const auto& [name, tensor] : tensors) buffers.push_back(BufferFrom(nb::cast<std::string>(name), tensor));
+  return buffers;
+}
+
+// Adopts the tensors of a dict, and keeps them. Around a commit they are asked again where they are.
+CapturedBuffers Adopt(const nb::dict& tensors) {
+  const Kept kept = Keep(tensors);
+  const auto again = [kept] {
+    const nb::gil_scoped_acquire gil;
+    return BuffersFrom(nb::borrow<nb::dict>(static_cast<PyObject*>(const_cast<void*>(kept.get()))));
+  };
+  return CapturedBuffers::Adopt(BuffersFrom(tensors), again);
+}
+
+// The newest progress of a reload, told on the calling thread.
+class Progress {
+ public:
+  void Put(const ReloadProgress& progress) {
+    const std::lock_guard lock(mutex_);
+    newest_ = progress;
+  }
+  void Tell(const nb::object& callback) {
+    std::optional<ReloadProgress> newest;
+    {
+      const std::lock_guard lock(mutex_);
+      newest.swap(newest_);
+    }
+    if (!newest) return;
+    callback("", "receiving", newest->stage, newest->bytes, newest->bytes_total, newest->layers, newest->layers_total);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<ReloadProgress> newest_;  // guarded by mutex_
+};
+
+struct PythonReceiver {
+  std::shared_ptr<Progress> progress = std::make_shared<Progress>();
+  std::unique_ptr<Receiver> receiver;
+};
+
+using OwnedReceiver = Owned<PythonReceiver>;
+
+// Which of a source's tensors are taken.
+void Narrow(ReloadSource& source, const nb::kwargs& options) {
+  if (options.contains("partial")) source.partial = nb::cast<bool>(options["partial"]);
+  if (options.contains("may_keep")) source.may_keep = nb::cast<std::vector<std::string>>(options["may_keep"]);
+  if (options.contains("allow_config_change")) {
+    source.allow_config_change = nb::cast<bool>(options["allow_config_change"]);
+  }
+  if (options.contains("config")) source.config = nb::cast<std::string>(options["config"]);
+}
+
+// On a thread of its own, while this one looks for signals: for sources that are not walked in Python.
+std::string ReloadFrom(OwnedReceiver& self, ReloadSource source, const nb::object& on_progress) {
+  const std::shared_ptr<PythonReceiver> open = self.get();
+  const std::uint64_t attempt = open->receiver->attempt() + 1;
+  std::function<void()> meanwhile;
+  if (!on_progress.is_none()) meanwhile = [open, &on_progress] { open->progress->Tell(on_progress); };
+  auto from = std::make_shared<ReloadSource>(std::move(source));
+  const std::string report =
+      RunInterruptibly([open, from] { return open->receiver->ReloadWeights(std::move(*from)).ToJson(); },
+                       [open, attempt] { open->receiver->Cancel(attempt); }, meanwhile);
+  if (meanwhile) meanwhile();
+  return report;
+}
+
+// On the calling thread, which is the one that the iterator expects, and which looks for signals at each of its steps.
+std::string ReloadFromIterator(OwnedReceiver& self, ReloadSource source) {
+  const std::shared_ptr<PythonReceiver> open = self.get();
+  const nb::gil_scoped_release release;
+  return open->receiver->ReloadWeights(std::move(source)).ToJson();
+}
+
+// A list's tensors, which are all there.
+ReloadSource SourceOfList(const nb::list& pieces, bool is_checkpoint_format) {
+  std::vector<NamedTensor> tensors;
+  std::vector<TensorSpec> specs;
+  for (nb::handle piece : pieces) {
+    const NamedTensor& named = tensors.emplace_back(NamedTensorFrom(piece));
+    specs.push_back({.name = named.name, .dtype = named.tensor.dtype, .shape = named.tensor.shape});
+  }
+  return FromIterator(MakeWeightsIterator(std::move(tensors)), std::move(specs), is_checkpoint_format);
+}
+
+void BindReloads(nb::class_<OwnedReceiver>& receiver) {
+  receiver
+      .def(
+          "reload_from_path",
+          [](OwnedReceiver& self, const nb::object& on_progress, std::string path, std::string load_format,
+             bool is_checkpoint_format, const nb::kwargs& options) {
+            ReloadSource source =
+                FromCheckpoint({.path = std::move(path), .load_format = std::move(load_format)}, is_checkpoint_format);
+            Narrow(source, options);
+            return ReloadFrom(self, std::move(source), on_progress);
+          },
+          nb::arg("on_progress").none(), nb::arg("path"), nb::arg("load_format"), nb::arg("is_checkpoint_format"),
+          nb::arg("options"))
+      .def(
+          "reload_from_publishers",
+          [](OwnedReceiver& self, const nb::object& on_progress, std::vector<std::string> endpoints,
+             std::string lineage, std::optional<std::uint64_t> step, const nb::kwargs& options) {
+            ReloadSource source = FromPublishers(std::move(endpoints), std::move(lineage), step);
+            Narrow(source, options);
+            return ReloadFrom(self, std::move(source), on_progress);
+          },
+          nb::arg("on_progress").none(), nb::arg("endpoints"), nb::arg("lineage"), nb::arg("step").none(),
+          nb::arg("options"))
+      .def(
+          "reload_from_list",
+          [](OwnedReceiver& self, const nb::object& on_progress, const nb::list& pieces, bool is_checkpoint_format,
+             const nb::kwargs& options) {
+            ReloadSource source = SourceOfList(pieces, is_checkpoint_format);
+            Narrow(source, options);
+            return ReloadFrom(self, std::move(source), on_progress);
+          },
+          nb::arg("on_progress").none(), nb::arg("pieces"), nb::arg("is_checkpoint_format"), nb::arg("options"))
+      .def("reload_from_iterator",
+           [](OwnedReceiver& self, nb::object iterator, bool is_checkpoint_format, const nb::kwargs& options) {
+             ReloadSource source = FromIterator(IteratorFrom(std::move(iterator)), {}, is_checkpoint_format);
+             Narrow(source, options);
+             return ReloadFromIterator(self, std::move(source));
+           })
+      .def(
+          "reload_from_origin",
+          [](OwnedReceiver& self, const nb::object& on_progress) {
+            return ReloadFrom(self, FromOrigin(), on_progress);
+          },
+          nb::arg("on_progress").none());
+}
+
+nb::list SpecsOf(const RankModel& model) {
+  const std::unique_ptr<Module> tree = TreeOf(model);
+  nb::list specs;
+  const LayerRecipes recipes(model.quantization.recipe,
+                             {.power_of_two_scales = model.quantization.power_of_two_scales});
+  for (const TensorSpec& spec : KernelTensorsOf(LoadPlan::WithoutTensors(*tree), recipes)) {
+    specs.append(nb::make_tuple(spec.name, std::string(SafetensorsName(spec.dtype)), nb::tuple(nb::cast(spec.shape))));
+  }
+  return specs;
+}
+
+}  // namespace
+
+void BindReceiver(nb::module_& module) {
+  nb::class_<OwnedReceiver> receiver(module, "Receiver");
+  receiver
+      .def("__init__",
+           [](OwnedReceiver* self, const nb::dict& buffers, const nb::kwargs& options) {
+             const RankModel model = ModelFrom(options);
+             auto made = std::make_unique<PythonReceiver>();
+             ReceiverOptions how = OptionsFrom(options);
+             how.on_progress = [progress = made->progress](const ReloadProgress& now) { progress->Put(now); };
+             made->receiver =
+                 std::make_unique<Receiver>(TreeOf(model), model.parallel, model.quantization, Adopt(buffers), how);
+             new (self) OwnedReceiver("receiver", std::move(made));
+           })
+      .def("close", &OwnedReceiver::Close)
+      .def_prop_ro("closed", &OwnedReceiver::closed)
+      .def_prop_ro("version", [](const OwnedReceiver& self) { return self.get()->receiver->version(); })
+      .def_prop_ro("torn", [](const OwnedReceiver& self) { return self.get()->receiver->torn().has_value(); })
+      .def_prop_ro("report_json", [](const OwnedReceiver& self) { return self.get()->receiver->report().ToJson(); })
+      .def("verify",
+           [](OwnedReceiver& self) {
+             const std::shared_ptr<PythonReceiver> open = self.get();
+             RunInterruptibly(
+                 [open] {
+                   open->receiver->VerifyServed();
+                   return 0;
+                 },
+                 [] {});
+           })
+      .def("served_digest", [](OwnedReceiver& self) {
+        const std::shared_ptr<PythonReceiver> open = self.get();
+        return RunInterruptibly([open] { return open->receiver->captured().ServedDigest().ToHex(); }, [] {});
+      });
+  BindReloads(receiver);
+  module.def("buffer_specs", [](const nb::kwargs& options) { return SpecsOf(ModelFrom(options)); });
+}
+
+}  // namespace layercast::python

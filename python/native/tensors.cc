@@ -1,0 +1,383 @@
+#include "python/native/tensors.h"
+
+#include <nanobind/ndarray.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+
+#include "layercast/error.h"
+#include "python/native/waits.h"
+
+namespace layercast::python {
+namespace {
+
+[[noreturn]] void Refuse(const std::string& name, const std::string& got) {
+  throw Error(ErrorCode::kInvalidArgument,
+              "'" + name + "': expected a dense tensor with memory of its own, got " + got);
+}
+
+// What a Python object says about its memory. The keeper owns the memory.
+struct Memory {
+  DType dtype = DType::kF32;
+  Shape shape{};
+  std::vector<std::int64_t> strides{};  // in elements
+  std::uintptr_t address = 0;
+  Device device{};
+  bool writable = true;
+  nb::object keeper;
+};
+
+bool IsContiguous(const Memory& memory) {
+  std::int64_t expected = 1;
+  for (std::size_t d = memory.shape.size(); d-- > 0;) {
+    if (memory.shape[d] == 1) continue;
+    if (memory.shape[d] == 0) return true;
+    if (memory.strides[d] != expected) return false;
+    expected *= memory.shape[d];
+  }
+  return true;
+}
+
+// An attribute's or a method's name, made once.
+class Name {
+ public:
+  explicit Name(const char* name) : object_(PyUnicode_InternFromString(name)) {}
+  nb::object Of(nb::handle object) const {
+    PyObject* got = PyObject_GetAttr(object.ptr(), object_);
+    if (got == nullptr) throw nb::python_error();
+    return nb::steal(got);
+  }
+  nb::object Call(nb::handle object) const {
+    PyObject* arguments[] = {object.ptr()};
+    PyObject* got = PyObject_VectorcallMethod(object_, arguments, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+    if (got == nullptr) throw nb::python_error();
+    return nb::steal(got);
+  }
+  bool Is(nb::handle object) const { return Of(object).ptr() == Py_True; }
+  bool CallIs(nb::handle object) const { return Call(object).ptr() == Py_True; }
+
+ private:
+  PyObject* object_;  // never freed, like the interpreter's own
+};
+
+std::vector<std::int64_t> IntegersOf(nb::handle sequence) {
+  const Py_ssize_t size = PyTuple_Size(sequence.ptr());
+  if (size < 0) throw nb::python_error();
+  std::vector<std::int64_t> integers(static_cast<std::size_t>(size));
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    integers[static_cast<std::size_t>(i)] = PyLong_AsLongLong(PyTuple_GetItem(sequence.ptr(), i));
+  }
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return integers;
+}
+
+std::string TextOf(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
+
+// The module if the program has imported it, or null: Layercast imports neither torch nor numpy by itself.
+nb::object Imported(const char* name) {
+  nb::object modules = nb::module_::import_("sys").attr("modules");
+  return modules.attr("get")(name);
+}
+
+// ---- torch ----------------------------------------------------------------------------------------------------------
+
+struct Torch {
+  nb::object tensor_type, strided;
+  std::unordered_map<PyObject*, DType> dtypes{};  // torch's dtypes are singletons
+  PyObject* packed_f4 = nullptr;                  // two elements in a byte, which its shape counts as one
+};
+
+// Null: torch is not imported. Never freed.
+Torch* ImportedTorch() {
+  static Torch* torch = nullptr;
+  if (torch != nullptr) return torch;
+  nb::object module = Imported("torch");
+  if (module.is_none() || !nb::hasattr(module, "Tensor") || !nb::hasattr(module, "strided")) return nullptr;
+  auto* made = new Torch{.tensor_type = module.attr("Tensor"), .strided = module.attr("strided")};
+  for (nb::handle key : module.attr("__dict__").attr("values")()) {
+    if (!nb::isinstance(key, module.attr("dtype"))) continue;
+    const std::string text = TextOf(key);
+    if (const std::optional<DType> dtype = DTypeFromTorch(text)) made->dtypes.emplace(key.ptr(), *dtype);
+    if (text == "torch.float4_e2m1fn_x2") {
+      made->dtypes.emplace(key.ptr(), DType::kF4);
+      made->packed_f4 = key.ptr();
+    }
+  }
+  return torch = made;
+}
+
+void CheckStorage(const std::string& name, nb::handle tensor, const Memory& memory) {
+  static const Name storage("untyped_storage"), nbytes("nbytes"), offset("storage_offset"), item("element_size");
+  std::int64_t last = nb::cast<std::int64_t>(offset.Call(tensor));
+  for (std::size_t d = 0; d < memory.shape.size(); ++d) {
+    if (memory.shape[d] == 0) return;
+    last += (memory.shape[d] - 1) * memory.strides[d];
+  }
+  const auto needs = (last + 1) * nb::cast<std::int64_t>(item.Call(tensor));
+  const auto held = nb::cast<std::int64_t>(nbytes.Call(storage.Call(tensor)));
+  if (held >= needs) return;
+  Refuse(name,
+         "a storage of " + std::to_string(held) + " bytes where it needs " + std::to_string(needs) + ": was it freed?");
+}
+
+// What a tensor that is no plain memory is called.
+void CheckPlain(const std::string& name, const Torch& torch, nb::handle tensor) {
+  static const Name layout("layout"), is_meta("is_meta"), is_conj("is_conj"), is_neg("is_neg"),
+      is_quantized("is_quantized");
+  if (!layout.Of(tensor).is(torch.strided)) Refuse(name, "one of layout " + TextOf(layout.Of(tensor)));
+  if (is_meta.Is(tensor)) Refuse(name, "one on meta");
+  if (is_quantized.Is(tensor)) Refuse(name, "a quantized one");
+  if (is_conj.CallIs(tensor)) Refuse(name, "a lazily conjugated view: call resolve_conj()");
+  if (is_neg.CallIs(tensor)) Refuse(name, "a lazily negated view: call resolve_neg()");
+  if (nb::hasattr(tensor, "placements")) Refuse(name, "a DTensor: publish the module or its state_dict, or to_local()");
+}
+
+Memory MemoryOfTorch(const std::string& name, const Torch& torch, nb::handle tensor) {
+  static const Name dtype("dtype"), shape("shape"), stride("stride"), data_ptr("data_ptr"), is_cpu("is_cpu"),
+      is_cuda("is_cuda"), device("device"), index("index");
+  CheckPlain(name, torch, tensor);
+  const nb::object type = dtype.Of(tensor);
+  const auto known = torch.dtypes.find(type.ptr());
+  if (known == torch.dtypes.end()) {
+    throw Error(ErrorCode::kUnsupported, "'" + name + "': Layercast has no dtype for " + TextOf(type));
+  }
+  Memory memory{.dtype = known->second,
+                .shape = IntegersOf(shape.Of(tensor)),
+                .strides = IntegersOf(stride.Call(tensor)),
+                .keeper = nb::borrow(tensor)};
+  CheckStorage(name, tensor, memory);
+  memory.address = nb::cast<std::uintptr_t>(data_ptr.Call(tensor));
+  if (!is_cpu.Is(tensor)) {
+    if (!is_cuda.Is(tensor)) Refuse(name, "one on " + TextOf(device.Of(tensor)));
+    memory.device = {Device::Kind::kCuda, nb::cast<int>(index.Of(device.Of(tensor)))};
+  }
+  if (type.ptr() == torch.packed_f4) {
+    if (memory.shape.empty()) Refuse(name, "a float4_e2m1fn_x2 without dimensions");
+    if (!IsContiguous(memory)) Refuse(name, "a strided float4_e2m1fn_x2");
+    memory.shape.back() *= 2;
+    for (std::size_t d = 0; d + 1 < memory.strides.size(); ++d) memory.strides[d] *= 2;
+  }
+  return memory;
+}
+
+// ---- numpy, and DLPack ----------------------------------------------------------------------------------------------
+
+// numpy's and ml_dtypes' names, where they are not torch's.
+std::optional<DType> DTypeFromNumpy(const std::string& name) {
+  if (name == "bool") return DType::kBool;
+  if (name == "complex64") return DType::kC64;
+  if (name == "float8_e8m0fnu") return DType::kF8E8M0;
+  return DTypeFromTorch(name);
+}
+
+Memory MemoryOfNumpy(const std::string& name, nb::handle array) {
+  const std::string type = nb::cast<std::string>(array.attr("dtype").attr("name"));
+  const std::optional<DType> dtype = DTypeFromNumpy(type);
+  if (!dtype || !nb::cast<bool>(array.attr("dtype").attr("isnative"))) {
+    throw Error(ErrorCode::kUnsupported, "'" + name + "': Layercast has no dtype for numpy's " + type +
+                                             (dtype ? " in the other byte order" : ""));
+  }
+  Memory memory{.dtype = *dtype, .shape = IntegersOf(array.attr("shape")), .keeper = nb::borrow(array)};
+  const auto item = nb::cast<std::int64_t>(array.attr("itemsize"));
+  for (const std::int64_t bytes : IntegersOf(array.attr("strides"))) {
+    if (bytes % item != 0)
+      Refuse(name, "strides of " + std::to_string(bytes) + " bytes between elements of " + std::to_string(item));
+    memory.strides.push_back(bytes / item);
+  }
+  memory.address = nb::cast<std::uintptr_t>(array.attr("ctypes").attr("data"));
+  memory.writable = nb::cast<bool>(array.attr("flags").attr("writeable"));
+  return memory;
+}
+
+struct DlpackRow {
+  std::uint8_t code, bits;
+  DType dtype;
+};
+
+// https://dmlc.github.io/dlpack/latest/c_api.html, DLDataTypeCode
+constexpr std::array kDlpackRows = {
+    DlpackRow{0, 8, DType::kI8},          DlpackRow{0, 16, DType::kI16},    DlpackRow{0, 32, DType::kI32},
+    DlpackRow{0, 64, DType::kI64},        DlpackRow{1, 8, DType::kU8},      DlpackRow{1, 16, DType::kU16},
+    DlpackRow{1, 32, DType::kU32},        DlpackRow{1, 64, DType::kU64},    DlpackRow{2, 16, DType::kF16},
+    DlpackRow{2, 32, DType::kF32},        DlpackRow{2, 64, DType::kF64},    DlpackRow{4, 16, DType::kBF16},
+    DlpackRow{5, 64, DType::kC64},        DlpackRow{6, 8, DType::kBool},    DlpackRow{10, 8, DType::kF8E4M3},
+    DlpackRow{11, 8, DType::kF8E4M3FNUZ}, DlpackRow{12, 8, DType::kF8E5M2}, DlpackRow{13, 8, DType::kF8E5M2FNUZ},
+    DlpackRow{14, 8, DType::kF8E8M0},     DlpackRow{15, 6, DType::kF6E2M3}, DlpackRow{16, 6, DType::kF6E3M2},
+    DlpackRow{17, 4, DType::kF4}};
+
+std::optional<DType> DTypeFromDlpack(nb::dlpack::dtype type) {
+  for (const DlpackRow& row : kDlpackRows) {
+    if (row.code == type.code && row.bits == type.bits) return row.dtype;
+  }
+  return std::nullopt;
+}
+
+Memory MemoryOfDlpack(const std::string& name, nb::handle object) {
+  nb::ndarray<nb::ro> array;
+  if (!nb::try_cast(object, array)) Refuse(name, "a " + TextOf(object.type().attr("__name__")));
+  const std::optional<DType> dtype = DTypeFromDlpack(array.dtype());
+  if (!dtype) {
+    throw Error(ErrorCode::kUnsupported, "'" + name + "': Layercast has no dtype for DLPack's code " +
+                                             std::to_string(array.dtype().code) + " of " +
+                                             std::to_string(array.dtype().bits) + " bits");
+  }
+  if (array.device_type() != nb::device::cpu::value) Refuse(name, "one on a device, through DLPack");
+  Memory memory{.dtype = *dtype, .writable = false, .keeper = nb::cast(array)};
+  for (std::size_t d = 0; d < array.ndim(); ++d) {
+    memory.shape.push_back(static_cast<std::int64_t>(array.shape(d)));
+    memory.strides.push_back(array.stride(d));
+  }
+  if (array.dtype().lanes > 1 && !memory.shape.empty()) memory.shape.back() *= array.dtype().lanes;
+  memory.address = reinterpret_cast<std::uintptr_t>(array.data());
+  return memory;
+}
+
+bool IsNumpy(nb::handle object) {
+  const nb::object numpy = Imported("numpy");
+  return !numpy.is_none() && nb::isinstance(object, numpy.attr("ndarray"));
+}
+
+Memory MemoryOf(const std::string& name, nb::handle object) {
+  const Torch* torch = ImportedTorch();
+  if (torch != nullptr && nb::isinstance(object, torch->tensor_type)) return MemoryOfTorch(name, *torch, object);
+  return IsNumpy(object) ? MemoryOfNumpy(name, object) : MemoryOfDlpack(name, object);
+}
+
+// The same values, row-major and on the host.
+nb::object Packed(const std::string& name, nb::handle object) {
+  const Torch* torch = ImportedTorch();
+  if (torch != nullptr && nb::isinstance(object, torch->tensor_type)) {
+    return object.attr("detach")().attr("cpu")().attr("contiguous")();
+  }
+  if (IsNumpy(object)) return nb::module_::import_("numpy").attr("ascontiguousarray")(object);
+  Refuse(name, "one that is not contiguous, through DLPack");
+}
+
+// Objects that went out of use on threads without the GIL.
+struct DropWithGil {
+  PyObject* object;
+  void operator()(const void* /*unused*/) const {
+    if (!Py_IsInitialized()) return;
+    const nb::gil_scoped_acquire gil;
+    Py_DECREF(object);
+  }
+};
+
+// A Python generator, walked by whatever thread asks. It is dropped with the GIL.
+class PythonIterator final : public WeightsIterator {
+ public:
+  PythonIterator(nb::object iterator, bool stay) : iterator_(Keep(iterator)), walked_(iterator.ptr()), stay_(stay) {}
+
+  std::optional<NamedTensor> Next() override {
+    const nb::gil_scoped_acquire gil;
+    CheckSignals();
+    if (walked_ == nullptr) return std::nullopt;
+    const nb::object element = nb::steal(PyIter_Next(walked_));
+    if (element.is_valid()) return NamedTensorFrom(element, stay_);
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    walked_ = nullptr;
+    return std::nullopt;
+  }
+
+ private:
+  Kept iterator_;
+  PyObject* walked_;  // iterator_'s; null once it has ended
+  const bool stay_;
+};
+
+Shape ShapeFrom(const std::string& name, nb::handle sequence) {
+  try {
+    return nb::cast<Shape>(sequence);
+  } catch (const nb::cast_error&) {
+    throw Error(ErrorCode::kInvalidArgument, "'" + name + "': expected a part as (whole shape, offsets), got " +
+                                                 nb::cast<std::string>(nb::repr(sequence)));
+  }
+}
+
+// Bytes as an array that speaks DLPack. Of F4, two elements are one of its, as torch has them.
+nb::object DlpackOf(const std::string& dtype_name, const nb::tuple& shape, const nb::object& bytes) {
+  const std::optional<DType> dtype = DTypeFromSafetensors(dtype_name);
+  const auto* row = std::ranges::find_if(kDlpackRows, [&](const DlpackRow& each) { return each.dtype == dtype; });
+  if (row == kDlpackRows.end()) throw Error(ErrorCode::kUnsupported, "DLPack has no dtype for " + dtype_name);
+  const bool pairs = row->bits == 4;
+  auto extents = nb::cast<std::vector<std::size_t>>(shape);
+  if (pairs && !extents.empty()) extents.back() /= 2;
+  const auto data = nb::cast<nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::ro>>(bytes);
+  const nb::dlpack::dtype type{row->code, row->bits, static_cast<std::uint16_t>(pairs ? 2 : 1)};
+  return nb::cast(
+      nb::ndarray<nb::array_api, nb::ro>(data.data(), extents.size(), extents.data(), bytes, nullptr, type));
+}
+
+}  // namespace
+
+Kept Keep(nb::object object) {
+  PyObject* kept = object.release().ptr();
+  return {static_cast<const void*>(kept), DropWithGil{kept}};
+}
+
+NamedTensor TensorFrom(std::string name, nb::handle tensor, bool stay) {
+  Memory memory = MemoryOf(name, tensor);
+  if (!IsContiguous(memory) || (memory.device.kind == Device::Kind::kCuda && !stay)) {
+    memory = MemoryOf(name, Packed(name, tensor));
+  }
+  return {.name = std::move(name),
+          .tensor = {.dtype = memory.dtype,
+                     .shape = std::move(memory.shape),
+                     .data = reinterpret_cast<const std::byte*>(memory.address),
+                     .device = memory.device},
+          .owner = Keep(std::move(memory.keeper))};
+}
+
+NamedTensor NamedTensorFrom(nb::handle element, bool stay) {
+  nb::object parts = nb::steal(PySequence_Tuple(element.ptr()));
+  const Py_ssize_t size = parts.is_valid() ? PyTuple_Size(parts.ptr()) : 0;
+  PyErr_Clear();
+  if (size < 2 || size > 3 || !nb::isinstance<nb::str>(parts[0])) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "expected (name, tensor), got " + nb::cast<std::string>(nb::repr(element)));
+  }
+  NamedTensor named = TensorFrom(nb::cast<std::string>(parts[0]), parts[1], stay);
+  if (size == 3 && !parts[2].is_none()) {
+    const nb::object part = parts[2];
+    named.part = TensorPart{.whole = ShapeFrom(named.name, part[0]), .offsets = ShapeFrom(named.name, part[1])};
+  }
+  return named;
+}
+
+CapturedBuffer BufferFrom(const std::string& name, nb::handle tensor) {
+  Memory memory = MemoryOf(name, tensor);
+  if (!memory.writable) Refuse(name, "read-only memory");
+  return {.name = name,
+          .address = reinterpret_cast<std::byte*>(memory.address),
+          .dtype = memory.dtype,
+          .shape = std::move(memory.shape),
+          .strides = std::move(memory.strides),
+          .device = memory.device};
+}
+
+std::unique_ptr<WeightsIterator> IteratorFrom(nb::object iterator, bool stay) {
+  return std::make_unique<PythonIterator>(nb::iter(iterator), stay);
+}
+
+nb::object BytesOf(const NamedTensor& tensor) {
+  auto owner = std::make_unique<Kept>(tensor.owner);
+  nb::capsule capsule(owner.get(), [](void* kept) noexcept { delete static_cast<Kept*>(kept); });
+  owner.release();  // the capsule's now
+  return nb::cast(nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu, nb::memview>(
+      tensor.tensor.data, {static_cast<std::size_t>(tensor.tensor.num_bytes())}, capsule));
+}
+
+void BindTensors(nb::module_& module) {
+  module.def("ndarray", DlpackOf);
+  // For tests of the way back and forth: (dtype, shape, bytes) of what a tensor was read as.
+  module.def("tensor_bytes", [](const std::string& name, nb::handle tensor) {
+    const NamedTensor named = TensorFrom(name, tensor);
+    return nb::make_tuple(std::string(SafetensorsName(named.tensor.dtype)), nb::tuple(nb::cast(named.tensor.shape)),
+                          BytesOf(named));
+  });
+}
+
+}  // namespace layercast::python
