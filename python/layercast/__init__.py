@@ -35,17 +35,20 @@ from layercast.errors import (
     Unavailable,
     Unsupported,
 )
+from layercast.plan import LoadPlan, Placement
 from layercast.publisher import Published, Publisher
-from layercast.quantize import dequantize, known_recipes, quantize
+from layercast.recipes import dequantize, known_recipes, quantize
 from layercast.receiver import Receiver, buffer_specs
 from layercast.report import Report
 from layercast.tensor import Tensor, TensorSpec
+from layercast.proofs import Comparison, Verification, compare, verify
 
 __version__: str = _native.__version__
 
 __all__ = [
     "Cancelled",
     "Checkpoint",
+    "Comparison",
     "Controller",
     "Corrupt",
     "DeadlineExceeded",
@@ -54,7 +57,9 @@ __all__ = [
     "FailedPrecondition",
     "Internal",
     "InvalidArgument",
+    "LoadPlan",
     "NotFound",
+    "Placement",
     "Progress",
     "Published",
     "Publisher",
@@ -66,11 +71,14 @@ __all__ = [
     "TensorSpec",
     "Unavailable",
     "Unsupported",
+    "Verification",
     "Version",
     "buffer_specs",
+    "compare",
     "dequantize",
     "known_recipes",
     "quantize",
+    "verify",
 ]
 
 

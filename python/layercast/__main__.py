@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
+
+from layercast.program import program
 
 
 def main() -> None:
     """Becomes the program, with this process's arguments."""
-    program = Path(__file__).parent / "bin" / "layercast"
-    os.execv(program, [program.name, *sys.argv[1:]])
+    path = program()
+    os.execv(path, [path.name, *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from layercast._native import Version
 class Report:
     """The report of one reload: every field of the JSON that docs/cli.md describes is an attribute.
 
-    ``version``, ``channel``, ``bytes``, ``layers``, ``gb_per_s``, ``total_ms``, ``stage_ms`` (milliseconds by stage),
-    ``served_digest``, ``cast``, ``skipped``, ``out_of_order``, ``publishers`` and more. Times are in milliseconds.
+    ``version``, ``channel`` (a dict with its name and speed), ``bytes``, ``layers``, ``total_ms``, ``stage_ms``
+    (milliseconds by stage), ``served_digest``, ``cast``, ``skipped``, ``out_of_order``, ``publishers`` and more.
     """
 
     def __init__(self, text: str) -> None:
@@ -34,7 +34,7 @@ class Report:
         return dict(self._fields)
 
     def __repr__(self) -> str:
-        return f"Report({self.version}, {self.bytes} bytes over {self.channel}, {self.total_ms:.1f} ms)"
+        return f"Report({self.version}, {self.bytes} bytes over {self.channel['name']}, {self.total_ms:.1f} ms)"
 
     def _repr_html_(self) -> str:
         from layercast.notebook import table
