@@ -1,0 +1,9 @@
+"""The trainer's side: between a PyTorch model and the tensors that a publisher takes. Imported when a torch module or
+tensor was seen, since it imports torch."""
+
+from layercast.trainer.config import config
+from layercast.trainer.module import gathered, pieces_of_module, pieces_of_state_dict
+from layercast.trainer.piece import Piece, Spec
+from layercast.trainer.pieces import Pieces
+
+__all__ = ["Piece", "Pieces", "Spec", "config", "gathered", "pieces_of_module", "pieces_of_state_dict"]
