@@ -20,20 +20,19 @@ _AUXILIARY = "peft.utils.other"
 class AdaptedLayer:
     """A layer with an adapter. Refers to the trainer's modules."""
 
-    def __init__(self, layer: Any, below: nn.Module, prefix: str) -> None:
-        self.below = below  # the layer that the adapter changes; has the names and shapes of what is published
-        self.prefix = prefix
-        self._layer = layer
+    def __init__(self, layer: Any, below: nn.Module) -> None:
+        self.layer = layer  # PEFT's
+        self.below = below  # what it changes; has the names and shapes of what is published
 
     def tensors(self) -> list[Tensor]:
         """All that the merge reads."""
-        return [*self._layer.parameters(), *self._layer.buffers()]
+        return [*self.layer.parameters(), *self.layer.buffers()]
 
     def merged(self, read: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
         """The tensors of the layer below with the adapter merged, in new memory. `read` gives the values of one of the
         trainer's tensors: it gathers what is sharded."""
         with torch.no_grad():
-            copy = _copy(self._layer, read, {})
+            copy = _copy(self.layer, read, {})
             if hasattr(copy, "unload_and_optionally_merge_module"):
                 below = copy.unload_and_optionally_merge_module(merge=True, safe_merge=False, adapter_names=None)
             else:
@@ -60,25 +59,25 @@ class Adapters:
     def replaced(self, module: nn.Module, prefix: str) -> nn.Module | AdaptedLayer | None:
         """What is published in place of a module of PEFT's; None: it is none."""
         if is_a(module, _AUXILIARY, "AuxiliaryTrainingWrapper"):
-            return self._auxiliary(module, prefix)
+            return self._auxiliary(module)
         if is_a(module, _LAYERS, "BaseTunerLayer"):
             return self._tuned(module, prefix)
         return None
 
-    def _auxiliary(self, wrapper: Any, prefix: str) -> nn.Module | AdaptedLayer:
+    def _auxiliary(self, wrapper: Any) -> nn.Module | AdaptedLayer:
         original: nn.Module = wrapper.original_module
         if not (self._merge and wrapper.active_adapters):
             return original
         if is_a(wrapper, _AUXILIARY, "ModulesToSaveWrapper"):
             saved: nn.Module = wrapper.modules_to_save[wrapper.active_adapters[0]]
             return saved
-        return AdaptedLayer(wrapper, original, prefix)
+        return AdaptedLayer(wrapper, original)
 
     def _tuned(self, layer: Any, prefix: str) -> nn.Module | AdaptedLayer:
         below: nn.Module = layer.get_base_layer()
         if self._merge:
             left = set(layer.active_adapters) - set(layer.merged_adapters)
-            return AdaptedLayer(layer, below, prefix) if left else below
+            return AdaptedLayer(layer, below) if left else below
         if layer.merged:
             raise FailedPrecondition(
                 f"module '{prefix}': expected its base weights, got weights with {layer.merged_adapters} merged: unmerge first"

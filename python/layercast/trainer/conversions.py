@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from layercast.errors import Unsupported
 from layercast.trainer.sharding import Box
+from layercast.trainer.wrappers import loaded_class
 
 
 class Cut(NamedTuple):
@@ -130,8 +131,25 @@ def _revert(model: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         from transformers.core_model_loading import revert_weight_conversion
     except ImportError:  # transformers 4: models hold what their checkpoints do
         return tensors
-    reverted: dict[str, Tensor] = revert_weight_conversion(model, tensors)
+    reverted: dict[str, Tensor] = revert_weight_conversion(_as_before_fully_shard(model), tensors)
     return reverted
+
+
+def _as_before_fully_shard(module: Any) -> Any:
+    """FSDP2 gives each module that it shards a class of its own, FSDPX, and transformers finds rules by a class's name. So
+    it is shown modules that share all but the class."""
+    fsdp = loaded_class("torch.distributed.fsdp", "FSDPModule")
+    if fsdp is None or not any(isinstance(one, fsdp) for one in module.modules()):
+        return module
+    kind = type(module)
+    if issubclass(kind, fsdp):
+        kind = kind.__mro__[kind.__mro__.index(fsdp) + 1]
+    shown = object.__new__(kind)
+    children = {
+        name: None if child is None else _as_before_fully_shard(child) for name, child in module._modules.items()
+    }
+    shown.__dict__.update(module.__dict__, _modules=children)
+    return shown
 
 
 class _Origins(TorchFunctionMode):

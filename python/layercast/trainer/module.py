@@ -52,7 +52,7 @@ def gathered(
     plan = _plan(held, cast, conversion or Conversion(), {})
     if keep is None:
         keep = _ranks(None)[1] == 0
-    return Pieces(plan, model=model, read=_whole, keep=keep)
+    return Pieces(plan, model=model, read=_whole, gathers=True, keep=keep)
 
 
 def pieces_of_state_dict(
@@ -112,9 +112,8 @@ def _of_this_rank(
         held, part = _owned(held, cast, conversion, together, rank)
     boxes = {one.name: sharding.boxes(one.name, one.tensor) for one in held if one.name in distributed}
     held = [one for one in held if boxes.get(one.name) != ()]
-    read = sharding.local_tensor if distributed else None
     plan = _plan(held, cast, conversion, boxes)
-    return Pieces(plan, model=model, read=_local if read else _as_held, part=part)
+    return Pieces(plan, model=model, read=_local if distributed else _as_held, part=part)
 
 
 def _owned(

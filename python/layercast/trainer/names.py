@@ -97,7 +97,7 @@ def _saved(same: list[Held], tied: re.Pattern[str] | None) -> Held:
     """Of several names of one tensor the one that is saved. If an adapter changes the tensor, all names mean the
     changed one, as after PEFT's merge, which writes into the memory that they share."""
     adapted = [one for one in same if one.layer is not None]
-    if len(adapted) > 1:
+    if len({id(one.layer.layer) for one in adapted if one.layer is not None}) > 1:
         raise Unsupported(
             f"tensors {[one.name for one in adapted]} are one, tied, and have an adapter each: expected at most one adapter"
         )

@@ -45,22 +45,25 @@ class Plan:
 class Pieces:
     """The pieces that this rank publishes, in the module's order. They are made while they are iterated: what is cast,
     merged or gathered takes memory for one layer at a time, and each iteration makes it anew. Refers to the trainer's
-    tensors, and most pieces are views of them. One thread only."""
+    tensors, and most pieces are views of them. A piece's values are there when it is given, also on a device. One thread
+    only, with the trainer's current CUDA stream."""
 
     def __init__(
         self,
         plan: Plan,
         *,
         model: Any = None,
-        read: Callable[[Tensor], Tensor] = lambda tensor: tensor,
+        read: Callable[[Tensor], Tensor],
+        gathers: bool = False,
         keep: bool = True,
         part: tuple[int, int] | None = (0, 1),
     ) -> None:
-        """`model`: transformers' model, by whose rules tensors are computed. `read` gives a tensor's values on this rank;
-        if it is a collective, ranks that do not keep them iterate too, and get nothing."""
+        """`model`: transformers' model, by whose rules tensors are computed. `read` gives a tensor's values on this rank.
+        If it `gathers`, that is new memory, and a collective: ranks that do not keep it iterate too, and get nothing."""
         self._plan = plan
         self._model = model
         self._read = read
+        self._held = not gathers
         self._keep = keep
         self._part = part
 
@@ -82,7 +85,7 @@ class Pieces:
 
     def __iter__(self) -> Iterator[Piece]:
         names, views, dtypes = self._plan.names, self._plan.views, self._plan.dtypes
-        merged = _Merged(self._read)
+        merged, devices = _Merged(self._read), _Devices()
         for held in self._plan.held:
             name = held.name
             tensor = self._read(held.tensor) if held.layer is None else merged.of(held)
@@ -91,14 +94,16 @@ class Pieces:
             ready = dense(name, tensor)
             if name in dtypes:
                 ready = ready.to(dtypes[name])
+            if ready.is_cuda:
+                devices.wait_for(ready, is_new=not self._held or held.layer is not None or name in dtypes)
             if name in views:
                 for view in views[name]:
                     yield Piece(view.name, view.cut.of(ready), view.whole, view.offsets)
             else:
                 yield Piece(names.get(name, name), ready)
-        yield from self._computed(merged)
+        yield from self._computed(merged, devices)
 
-    def _computed(self, merged: _Merged) -> Iterator[Piece]:
+    def _computed(self, merged: _Merged, devices: _Devices) -> Iterator[Piece]:
         for computed in self._plan.computed:
             sources = {}
             for name in computed.sources:
@@ -106,7 +111,10 @@ class Pieces:
                 sources[name] = dense(name, self._read(held.tensor) if held.layer is None else merged.of(held))
             if self._keep:
                 for name, tensor in compute(self._model, computed, sources).items():
-                    yield Piece(name, dense(name, tensor).to(self._dtype_of(computed, tensor.dtype)))
+                    ready = dense(name, tensor).to(self._dtype_of(computed, tensor.dtype))
+                    if ready.is_cuda:
+                        devices.wait_for(ready, is_new=True)
+                    yield Piece(name, ready)
 
     def _specs(self) -> Iterator[Spec]:
         plan = self._plan
@@ -124,6 +132,19 @@ class Pieces:
     def _dtype_of(self, computed: Computed, dtype: torch.dtype) -> torch.dtype:
         """Computed tensors have the dtype of their first source."""
         return self._plan.dtypes.get(computed.sources[0], dtype)
+
+
+class _Devices:
+    """Waits for what the current stream of a device was asked to do: a publisher reads on streams of its own."""
+
+    def __init__(self) -> None:
+        self._waited: set[torch.device] = set()
+
+    def wait_for(self, tensor: Tensor, *, is_new: bool) -> None:
+        """The trainer's own tensors are there once its stream was waited for; one that is new, each time."""
+        if is_new or tensor.device not in self._waited:
+            torch.cuda.current_stream(tensor.device).synchronize()
+            self._waited.add(tensor.device)
 
 
 class _Merged:

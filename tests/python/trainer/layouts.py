@@ -269,6 +269,28 @@ def refused_sharded_adapters(world):
     return pieces_of_module(adapted(sharded=True)[0]), {}
 
 
+def fused_on_all_ranks(world):
+    """One rank computes what the checkpoint has put together."""
+    model = models.vision_tower()
+    return pieces_of_module(model), models.saved(model)
+
+
+def sharded_vision_tower():
+    model = models.vision_tower()
+    expected = models.saved(model)
+    fully_shard(model)
+    return model, expected
+
+
+def gathered_fused(world):
+    model, expected = sharded_vision_tower()
+    return gathered(model), expected
+
+
+def refused_sharded_fused(world):
+    return pieces_of_module(sharded_vision_tower()[0]), {}
+
+
 def refused_partial(world):
     partial = DTensor.from_local(torch.ones(2, 2), mesh(world), [Partial()], run_check=False)
     return pieces_of_state_dict({"summed": partial}), {}
@@ -302,7 +324,7 @@ def fsdp1_gathered(world):
 ON_ANY = (fsdp, fsdp_tied, fsdp_offloaded, fsdp_masters, fsdp_state_dict, fsdp_after_forward, fsdp_mixture, tp, ddp,
           gathered_masters)
 ON_SEVERAL = (*ON_ANY, interleaved, replicated, nothing_left, rank_0_alone, gathered_adapters, adapters_on_all_ranks,
-              refused_sharded_adapters, refused_partial, refused_unknown_replicas, refused_fsdp1, fsdp1_gathered)
+              fused_on_all_ranks, gathered_fused, refused_sharded_fused, refused_sharded_adapters, refused_partial, refused_unknown_replicas, refused_fsdp1, fsdp1_gathered)
 LAYOUTS = {1: ON_ANY, 2: ON_SEVERAL,
            4: (*ON_SEVERAL, fsdp_mixtral, experts_in_parallel, fsdp_tp, hsdp, tp_of_replicas, stages)}
 

@@ -55,6 +55,18 @@ def test_the_base_alone_is_published_if_asked_for(case):
     assert_same(assembled(pieces_of_module(trained, adapters="base")), saved(model(ADAPTERS[case][0])))
 
 
+def test_adapters_that_transformers_added_itself_are_merged_too():
+    trained = model("llama")
+    trained.add_adapter(peft.LoraConfig(r=4, target_modules=["q_proj"]))
+    filled(torch.nn.ParameterList([p for p in trained.parameters() if p.requires_grad]))
+    merged = copy.deepcopy(trained)
+    for layer in merged.modules():
+        if isinstance(layer, peft.tuners.tuners_utils.BaseTunerLayer):
+            layer.merge()
+    expected = {name.replace(".base_layer", ""): tensor for name, tensor in merged.state_dict().items() if "lora" not in name}
+    assert_same(assembled(pieces_of_module(trained)), expected)
+
+
 def test_weights_that_are_merged_already_are_published_as_they_are():
     trained = adapted("lora")
     trained.merge_adapter()

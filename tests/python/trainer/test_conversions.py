@@ -3,7 +3,7 @@
 import pytest
 import torch
 from assembly import assert_as_announced, assert_same, assembled
-from models import model, saved, saved_config
+from models import model, saved, saved_config, vision_tower
 
 from layercast.trainer import config, pieces_of_module
 
@@ -31,6 +31,22 @@ def test_the_configuration_is_what_save_pretrained_writes(spec):
     text = config(held)
     assert held.config.to_dict() == before
     assert text == saved_config(held)
+
+
+@pytest.mark.parametrize("spec", ("llama", "qwen3_moe", "mixtral", "gemma3_vision"))
+def test_a_model_that_was_loaded_is_published_as_it_lay_in_its_folder(spec, tmp_path):
+    held = model(spec)
+    held.save_pretrained(tmp_path)
+    assert_same(assembled(pieces_of_module(type(held).from_pretrained(tmp_path))), saved(held))
+
+
+def test_tensors_that_a_checkpoint_holds_put_together_are_computed():
+    held = vision_tower()
+    expected = saved(held)
+    assert any("weights_in" in name for name in expected)
+    assert_same(assembled(assert_as_announced(pieces_of_module(held))), expected)
+    half = {name: tensor.bfloat16() for name, tensor in expected.items()}
+    assert_same(assembled(assert_as_announced(pieces_of_module(held, dtype=torch.bfloat16))), half)
 
 
 def test_a_plain_module_has_no_configuration():

@@ -11,6 +11,7 @@ from assembly import assert_same, assembled
 
 REFUSED = {
     "refused_sharded_adapters": "Unsupported: tensor 'model.layers.0.self_attn.q_proj.weight'",
+    "refused_sharded_fused": "Unsupported: tensor 'encoder.layer.0.mlp.gate_proj.weight': a checkpoint holds it put together",
     "refused_partial": "Unsupported: tensor 'summed': expected placements Shard and Replicate, got (Partial",
     "refused_unknown_replicas": "FailedPrecondition: tensor 'w': expected a mesh that says which of ranks",
     "refused_fsdp1": "FailedPrecondition: module '' is wrapped by FullyShardedDataParallel",
@@ -18,7 +19,7 @@ REFUSED = {
 CASES = [(world, layout.__name__) for world, all_of in layouts.LAYOUTS.items() for layout in all_of]
 
 
-NOT_TOGETHER = ("gathered_masters", "gathered_adapters", "fsdp1_gathered", "rank_0_alone", "stages")
+NOT_TOGETHER = ("gathered_masters", "gathered_fused", "gathered_adapters", "fsdp1_gathered", "rank_0_alone", "stages")
 
 
 @pytest.fixture(scope="session")
