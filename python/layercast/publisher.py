@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from layercast.errors import FailedPrecondition, InvalidArgument
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from layercast.trainer import Source
 
 
 class Published:
@@ -148,8 +151,11 @@ class Publisher:
         rank: tuple[int, int] | None = None,
         run: str | None = None,
         load_format: str = "auto",
-    ) -> Published:
+    ) -> Published | None:
         """Publishes a version, and returns once the tensors are copied: training may go on.
+
+        Returns None on a rank of a sharded trainer that holds nothing of the model; engines then have no use for its
+        endpoint (:func:`layercast.trainer.endpoints_of_all` gathers those of the others).
 
         Args:
             weights: an ``nn.Module`` (plain, compiled, DDP, FSDP2, tensor parallel, PEFT), a state dict, an iterable of
@@ -181,10 +187,12 @@ class Publisher:
             native = self._native.publish_checkpoint(os.fspath(weights), load_format, **_given(options))
         else:
             native = self._publish_tensors(weights, dtype, adapters, gather, False, options)
+        if native is None:
+            return None
         return Published(native, self.endpoint, time.perf_counter() - began)
 
     @contextmanager
-    def borrowed(self, weights: Any, *, step: int, **options: Any) -> Iterator[Published]:
+    def borrowed(self, weights: Any, *, step: int, **options: Any) -> Iterator[Published | None]:
         """Publishes without a copy: the tensors must not change within the ``with``, and engines take them in it.
 
         Leaving it withdraws the version, and waits until nobody reads it any more. Takes what :meth:`publish` takes, but
@@ -195,6 +203,9 @@ class Publisher:
         dtype, adapters = options.pop("dtype", None), options.pop("adapters", "merge")
         given |= options
         native = self._publish_tensors(weights, dtype, adapters, False, True, given)
+        if native is None:
+            yield None
+            return
         published = Published(native, self.endpoint, time.perf_counter() - began)
         try:
             yield published
@@ -204,22 +215,30 @@ class Publisher:
 
     def _publish_tensors(
         self, weights: Any, dtype: Any, adapters: str, gather: bool, borrowed: bool, options: dict[str, Any]
-    ) -> _native.PublishedVersion:
-        from layercast.trainer import pieces_of
-
-        source = pieces_of(weights, dtype=dtype, adapters=adapters, gather=gather)
-        options.setdefault("rank", source.rank)
-        options.setdefault("ranks", source.ranks)
-        if options.get("config") is None:
-            options["config"] = source.config
-        if isinstance(source.pieces, list):
-            return self._native.publish_list(source.pieces, borrowed, self._device_memory, **_given(options))
+    ) -> _native.PublishedVersion | None:
+        source = _source_of(weights, dtype, adapters, gather)
+        if source is not None:
+            if source.part is None:
+                for _ in source.pieces if source.gathers else ():
+                    pass  # this rank's share of the collective
+                return None
+            options.setdefault("rank", source.part[0])
+            options.setdefault("ranks", source.part[1])
+            if options.get("config") is None:
+                options["config"] = source.config
+            return self._native.publish_pieces(
+                source.pieces, source.specs, borrowed, self._device_memory, source.gathers, **_given(options)
+            )
+        if isinstance(weights, Mapping):
+            weights = list(weights.items())
+        if isinstance(weights, (list, tuple)):
+            return self._native.publish_list(list(weights), borrowed, self._device_memory, **_given(options))
         if borrowed or options.get("stream"):
             how = "borrowed" if borrowed else "streamed"
             raise InvalidArgument(f"an iterator is walked once, and cannot be {how}: expected a module, a dict or a list")
-        return self._native.publish_iterator(source.pieces, self._device_memory, **_given(options))
+        return self._native.publish_iterator(weights, self._device_memory, **_given(options))
 
-    async def publish_async(self, weights: Any, **options: Any) -> Published:
+    async def publish_async(self, weights: Any, **options: Any) -> Published | None:
         """:meth:`publish` on a thread, for asyncio."""
         import asyncio
 
@@ -242,6 +261,20 @@ class Publisher:
 
     def __repr__(self) -> str:
         return "Publisher(closed)" if self._native.closed else f"Publisher('{self.endpoint}')"
+
+
+def _source_of(weights: Any, dtype: Any, adapters: str, gather: bool) -> Source | None:
+    """None: not of torch. torch is imported only if the program has imported it, since else none of its tensors is here."""
+    if "torch" in sys.modules:
+        from layercast.trainer import source_of
+
+        source = source_of(weights, dtype=dtype, adapters=adapters, gather=gather)
+        if source is not None:
+            return source
+    if dtype is not None or gather:
+        option = "dtype" if dtype is not None else "gather"
+        raise InvalidArgument(f"{option} is for a module or a state dict of torch's, got {type(weights).__name__}")
+    return None
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,6 @@ Milliseconds FromSeconds(double seconds) {
 // last walk that saw it is forgotten, and what was borrowed.
 struct TensorList {
   std::vector<NamedTensor> tensors;
-  Kept keeper;  // of all of them: dropping each by itself would take the GIL as many times
 };
 
 // Looks for signals every so often in a walk of the calling thread; the bytes are copied between two steps.
@@ -68,12 +67,25 @@ std::vector<std::size_t> PlacesOf(const std::vector<NamedTensor>& tensors, std::
   return wanted;
 }
 
+using PieceSpec = std::tuple<std::string, std::string, Shape, std::optional<std::pair<Shape, Shape>>>;
+
+// `dtype` as torch writes it.
+TensorSpec SpecFrom(std::string name, const std::string& dtype, Shape shape) {
+  if (dtype == "torch.float4_e2m1fn_x2") {  // two elements in each of torch's
+    if (!shape.empty()) shape.back() *= 2;
+    return {.name = std::move(name), .dtype = DType::kF4, .shape = std::move(shape)};
+  }
+  if (const std::optional<DType> known = DTypeFromTorch(dtype)) {
+    return {.name = std::move(name), .dtype = *known, .shape = std::move(shape)};
+  }
+  throw Error(ErrorCode::kUnsupported, "'" + name + "': Layercast has no dtype for " + dtype);
+}
+
 // `pieces` is a list of (name, tensor) and (name, tensor, part).
 Weights WeightsOfList(const nb::list& pieces, bool borrowed, bool stay) {
   auto list = std::make_shared<TensorList>();
   Weights weights;
   bool parts = false;
-  nb::list kept;
   list->tensors.reserve(nb::len(pieces));
   weights.specs.reserve(nb::len(pieces));
   for (nb::handle piece : pieces) {
@@ -87,6 +99,27 @@ Weights WeightsOfList(const nb::list& pieces, bool borrowed, bool stay) {
   weights.borrowed = borrowed;
   weights.walk = [list = std::shared_ptr<const TensorList>(std::move(list))](std::span<const std::string> order) {
     return std::make_unique<ListWalk>(list, PlacesOf(list->tensors, order));
+  };
+  return weights;
+}
+
+// What `pieces` will give: (name, torch's dtype, shape, part) of each. Each walk iterates `pieces` anew, on its own thread.
+Weights WeightsOfPieces(const nb::object& pieces, const nb::list& specs, bool borrowed, bool stay, bool once) {
+  Weights weights;
+  bool parts = false;
+  for (nb::handle spec : specs) {
+    auto [name, dtype, shape, part] = nb::cast<PieceSpec>(spec);
+    weights.specs.push_back(SpecFrom(std::move(name), dtype, std::move(shape)));
+    parts = parts || part;
+    weights.parts.push_back(part ? std::optional(TensorPart{part->first, part->second}) : std::nullopt);
+  }
+  if (!parts) weights.parts.clear();
+  if (once) return Weights::Once(std::move(weights.specs), IteratorFrom(pieces, stay), std::move(weights.parts));
+  weights.borrowed = borrowed;
+  weights.walk = [kept = Keep(pieces), stay](std::span<const std::string> order) {
+    if (!order.empty()) throw Error(ErrorCode::kUnsupported, "the pieces of a module are walked in its own order");
+    const nb::gil_scoped_acquire gil;
+    return IteratorFrom(nb::borrow(static_cast<PyObject*>(const_cast<void*>(kept.get()))), stay);
   };
   return weights;
 }
@@ -184,6 +217,11 @@ void BindPublisher(nb::module_& module) {
       .def("publish_list",
            [](Owned<Publisher>& self, const nb::list& pieces, bool borrowed, bool stay, const nb::kwargs& options) {
              return Publish(self, CallFrom(options), WeightsOfList(pieces, borrowed, stay));
+           })
+      .def("publish_pieces",
+           [](Owned<Publisher>& self, const nb::object& pieces, const nb::list& specs, bool borrowed, bool stay,
+              bool once, const nb::kwargs& options) {
+             return Publish(self, CallFrom(options), WeightsOfPieces(pieces, specs, borrowed, stay, once));
            })
       .def("publish_iterator",
            [](Owned<Publisher>& self, nb::object iterator, bool stay, const nb::kwargs& options) {

@@ -5,5 +5,17 @@ from layercast.trainer.config import config
 from layercast.trainer.module import gathered, pieces_of_module, pieces_of_state_dict
 from layercast.trainer.piece import Piece, Spec
 from layercast.trainer.pieces import Pieces
+from layercast.trainer.source import Source, endpoints_of_all, source_of
 
-__all__ = ["Piece", "Pieces", "Spec", "config", "gathered", "pieces_of_module", "pieces_of_state_dict"]
+__all__ = [
+    "Piece",
+    "Pieces",
+    "Source",
+    "Spec",
+    "config",
+    "endpoints_of_all",
+    "gathered",
+    "pieces_of_module",
+    "pieces_of_state_dict",
+    "source_of",
+]

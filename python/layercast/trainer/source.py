@@ -1,0 +1,82 @@
+"""What a publisher is given, as what the extension takes. Used by layercast.Publisher when torch is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from layercast.trainer.adapters import How
+from layercast.trainer.config import config
+from layercast.trainer.module import gathered, pieces_of_module, pieces_of_state_dict
+from layercast.trainer.pieces import Pieces
+
+
+class Tuples:
+    """Pieces as (name, tensor, part), walked anew by each iteration."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self._pieces = pieces
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for piece in self._pieces:
+            if piece.whole is None:
+                yield piece.name, piece.tensor
+            else:
+                yield piece.name, piece.tensor, (piece.whole, piece.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What this rank publishes. ``specs`` are (name, torch dtype, shape, part) of what ``pieces`` will give; ``part`` is
+    (rank, ranks), None for a rank that has nothing to publish; ``gathers``: iterating is a collective."""
+
+    pieces: Tuples
+    specs: list[tuple[str, str, tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]] | None]]
+    part: tuple[int, int] | None
+    config: str
+    gathers: bool
+
+
+def source_of(weights: Any, *, dtype: torch.dtype | None, adapters: How, gather: bool) -> Source | None:
+    """None: neither a module nor tensors of torch."""
+    if isinstance(weights, torch.nn.Module):
+        pieces = (gathered if gather else pieces_of_module)(weights, dtype=dtype, adapters=adapters)
+        return _source(pieces, config(weights), gather)
+    if isinstance(weights, Mapping):
+        weights = list(weights.items())
+    if not isinstance(weights, (list, tuple)) or not any(_is_pair_of_torch(item) for item in weights):
+        return None
+    if any(len(item) > 2 for item in weights):
+        return None  # parts are said, not found out
+    return _source(pieces_of_state_dict(weights, dtype=dtype), "", False)
+
+
+def _is_pair_of_torch(item: Any) -> bool:
+    return isinstance(item, (list, tuple)) and len(item) >= 2 and isinstance(item[1], torch.Tensor)
+
+
+def _source(pieces: Pieces, text: str, gathers: bool) -> Source:
+    specs = [
+        (spec.name, str(spec.dtype), spec.shape, None if spec.whole is None else (spec.whole, spec.offsets or ()))
+        for spec in pieces.specs()
+    ]
+    part = (0, 1) if gathers else pieces.part
+    if gathers and not specs:
+        part = None  # rank 0 publishes
+    return Source(Tuples(pieces), specs, part, text, gathers)
+
+
+def endpoints_of_all(published: Any, group: Any = None) -> list[str]:
+    """The endpoints of all ranks that published something of one version, on every rank: what engines are given.
+
+    A collective of torch.distributed; ``published`` is what this rank's ``publish`` returned.
+    """
+    mine = None if published is None else published.endpoint
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return [mine] if mine else []
+    everybody: list[str | None] = [None] * torch.distributed.get_world_size(group)
+    torch.distributed.all_gather_object(everybody, mine, group=group)
+    return [endpoint for endpoint in everybody if endpoint is not None]
