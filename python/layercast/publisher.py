@@ -226,8 +226,10 @@ class Publisher:
             options.setdefault("ranks", source.part[1])
             if options.get("config") is None:
                 options["config"] = source.config
+            if not borrowed and not options.get("stream"):
+                return self._native.publish_iterator(source.pieces, self._device_memory, **_given(options))
             return self._native.publish_pieces(
-                source.pieces, source.specs, borrowed, self._device_memory, source.gathers, **_given(options)
+                source.pieces, source.specs(), borrowed, self._device_memory, source.gathers, **_given(options)
             )
         if isinstance(weights, Mapping):
             weights = list(weights.items())

@@ -18,10 +18,10 @@ class Tuples:
     """Pieces as (name, tensor, part), walked anew by each iteration."""
 
     def __init__(self, pieces: Pieces) -> None:
-        self._pieces = pieces
+        self.pieces = pieces
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for piece in self._pieces:
+        for piece in self.pieces:
             if piece.whole is None:
                 yield piece.name, piece.tensor
             else:
@@ -30,14 +30,20 @@ class Tuples:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What this rank publishes. ``specs`` are (name, torch dtype, shape, part) of what ``pieces`` will give; ``part`` is
-    (rank, ranks), None for a rank that has nothing to publish; ``gathers``: iterating is a collective."""
+    """What this rank publishes. ``part`` is (rank, ranks), None for a rank that has nothing to publish; ``gathers``:
+    iterating is a collective."""
 
     pieces: Tuples
-    specs: list[tuple[str, str, tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]] | None]]
     part: tuple[int, int] | None
     config: str
     gathers: bool
+
+    def specs(self) -> list[tuple[str, str, tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]] | None]]:
+        """(name, torch's dtype, shape, part) of what ``pieces`` will give."""
+        return [
+            (spec.name, str(spec.dtype), spec.shape, None if spec.whole is None else (spec.whole, spec.offsets or ()))
+            for spec in self.pieces.pieces.specs()
+        ]
 
 
 def source_of(weights: Any, *, dtype: torch.dtype | None, adapters: How, gather: bool) -> Source | None:
@@ -59,14 +65,10 @@ def _is_pair_of_torch(item: Any) -> bool:
 
 
 def _source(pieces: Pieces, text: str, gathers: bool) -> Source:
-    specs = [
-        (spec.name, str(spec.dtype), spec.shape, None if spec.whole is None else (spec.whole, spec.offsets or ()))
-        for spec in pieces.specs()
-    ]
-    part = (0, 1) if gathers else pieces.part
-    if gathers and not specs:
-        part = None  # rank 0 publishes
-    return Source(Tuples(pieces), specs, part, text, gathers)
+    part = pieces.part
+    if gathers:
+        part = (0, 1) if len(pieces) else None  # rank 0 publishes
+    return Source(Tuples(pieces), part, text, gathers)
 
 
 def endpoints_of_all(published: Any, group: Any = None) -> list[str]:

@@ -1,4 +1,4 @@
-#include "python/native/tensors.h"
+#include "python/native/python_tensors.h"
 
 #include <nanobind/ndarray.h>
 

@@ -5,7 +5,7 @@
 #include "engine_side/quant/recipes/recipe_table.h"
 #include "layercast/error.h"
 #include "python/native/native.h"
-#include "python/native/tensors.h"
+#include "python/native/python_tensors.h"
 #include "src/base/threads/worker_pool.h"
 
 namespace layercast::python {

@@ -8,7 +8,7 @@
 
 #include "layercast/error.h"
 #include "python/native/owned.h"
-#include "python/native/tensors.h"
+#include "python/native/python_tensors.h"
 #include "python/native/waits.h"
 
 namespace layercast::python {
@@ -103,7 +103,8 @@ Weights WeightsOfList(const nb::list& pieces, bool borrowed, bool stay) {
   return weights;
 }
 
-// What `pieces` will give: (name, torch's dtype, shape, part) of each. Each walk iterates `pieces` anew, on its own thread.
+// What `pieces` will give: (name, torch's dtype, shape, part) of each. Each walk iterates `pieces` anew, on its own
+// thread.
 Weights WeightsOfPieces(const nb::object& pieces, const nb::list& specs, bool borrowed, bool stay, bool once) {
   Weights weights;
   bool parts = false;

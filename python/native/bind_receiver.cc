@@ -10,7 +10,7 @@
 #include "layercast/model/registry.h"
 #include "layercast/model_description.h"
 #include "python/native/owned.h"
-#include "python/native/tensors.h"
+#include "python/native/python_tensors.h"
 #include "python/native/waits.h"
 
 namespace layercast::python {

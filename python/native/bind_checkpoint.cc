@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "python/native/native.h"
-#include "python/native/tensors.h"
+#include "python/native/python_tensors.h"
 
 namespace layercast::python {
 namespace {
