@@ -1,5 +1,5 @@
-// The program `layercast-rank`: one rank of an engine on the CPU, started by `layercast serve` alone. It is a program
-// of its own because it links libtorch, and no other subcommand should have to wait for that to load.
+// The program `layercast-rank`: one rank of an engine on the CPU, started by `layercast serve` alone. That of a rank on
+// a GPU (rank_cuda_main.cc) takes its place.
 #include "cli/rank_program.h"
 
 int main(int argc, char** argv) {

@@ -118,7 +118,7 @@ class Serve final : public Subcommand {
     options_.ranks.model = checkpoint_.path();
     options_.ranks.commit = CommitPolicyNamed(commit_);
     options_.ranks.on_device = device_ == "cuda";
-    options_.ranks.program = RankProgram(options_.ranks.on_device ? "layercast-rank-cuda" : "layercast-rank");
+    options_.ranks.program = RankProgram(options_.ranks.on_device);
     options_.ranks.max_num_seqs = max_num_seqs_.value_or(options_.ranks.on_device ? 16 : 256);
     options_.ranks.engine = EngineName();
     options_.ranks.allow_remote = options_.allow_remote;
@@ -200,16 +200,14 @@ class Serve final : public Subcommand {
     }
   }
 
-  // The path of a rank's program, which lies beside this one. Ranks are programs of their own because they link
-  // libtorch.
-  static std::string RankProgram(const std::string& name) {
+  // The path of a rank's program, which lies beside this one.
+  static std::string RankProgram(bool on_device) {
     const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
-    const std::filesystem::path rank = self.parent_path() / name;
+    const std::filesystem::path rank = self.parent_path() / (on_device ? "layercast-rank-cuda" : "layercast-rank");
     if (std::filesystem::exists(rank)) return rank.string();
-    throw Error(ErrorCode::kUnsupported,
-                "this build has no such engine: it was made without libtorch, or without its "
-                "CUDA half (expected " +
-                    rank.string() + ")");
+    const char* why = on_device ? "this build was made without libtorch, or without its CUDA half"
+                                : "it was not put beside this program";
+    throw Error(ErrorCode::kUnsupported, "no program for ranks at " + rank.string() + ": " + why);
   }
 
   EngineServiceOptions options_;

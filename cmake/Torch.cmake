@@ -3,7 +3,7 @@
 # Torch's own package file is not used: it insists on a CUDA toolkit and changes global flags.
 set(LAYERCAST_HAVE_TORCH OFF)
 if(LAYERCAST_TORCH STREQUAL "OFF")
-  message(STATUS "libtorch: switched off; the built-in engine and tests of torch's headers are left out")
+  message(STATUS "libtorch: switched off; the engine on a GPU and tests of torch's headers are left out")
   return()
 endif()
 
@@ -23,7 +23,7 @@ if(NOT EXISTS "${LAYERCAST_TORCH_DIR}/lib/libtorch_cpu.so")
   if(LAYERCAST_TORCH STREQUAL "ON")
     message(FATAL_ERROR "libtorch: not found; set LAYERCAST_TORCH_DIR to the folder of the torch package")
   endif()
-  message(STATUS "libtorch: not found; the built-in engine and tests of torch's headers are left out")
+  message(STATUS "libtorch: not found; the engine on a GPU and tests of torch's headers are left out")
   return()
 endif()
 

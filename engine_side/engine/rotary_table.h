@@ -40,7 +40,7 @@ class RotaryTable {
   std::vector<float> cos_, sin_;
 };
 
-// How frequencies are computed from a configuration: by rope.h, which needs torch, or by a test's own formula.
+// How frequencies are computed from a configuration: by rope.h, or by a test's own formula.
 using RopeFunction = std::function<Rope(const RotaryEmbedding&)>;
 
 // The tables of one model. Resource; one thread only.

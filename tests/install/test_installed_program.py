@@ -1,4 +1,4 @@
-"""What `cmake --install` put into a prefix serves on its own: `layercast` finds its `layercast-rank`, which finds torch."""
+"""What `cmake --install` put into a prefix serves on its own: `layercast` finds its `layercast-rank`."""
 
 import os
 

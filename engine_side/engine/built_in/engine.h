@@ -1,6 +1,6 @@
-// The built-in engine: one rank's weights in kernel format, held in torch tensors, and the forward pass that reads them
-// at their captured addresses. Layercast gets its buffers the way it gets those of any other engine. Used by the group
-// of ranks.
+// The built-in engine: one rank's weights in kernel format, in memory that it is given, and the forward pass that reads
+// them at their captured addresses. Layercast gets its buffers the way it gets those of any other engine. Used by the
+// process of a rank.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,6 @@
 #include "layercast/captured_buffers.h"
 #include "layercast/memory.h"
 #include "layercast/parallel.h"
-#include "layercast/tensor.h"
 
 namespace layercast {
 
@@ -26,22 +25,19 @@ class Engine {
  public:
   // Allocates every kernel tensor that the recipe makes of this rank's module tree, in the tree's order, and records
   // the addresses. The memory comes from `memory` with the contents that it has: a file that outlives a rank brings
-  // back what the rank served. Without `memory` the tensors are zero. `peers` and `memory` must outlive the engine; the
-  // tree and the recipes need not. Throws kUnsupported for a model that the forward pass cannot compute.
-  Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, const Peers& peers,
-         MemoryResource& memory);
-  Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, const Peers& peers);
-  // Allocates the tensors in torch's memory on `device`, all zero, and has `make` make the forward pass. Throws
-  // kUnsupported if there is no such device, and kResourceExhausted, naming the tensor, if the device has no room for
-  // one.
-  Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, const Device& device,
+  // back what the rank served. `make` makes the forward pass, where the memory is. `memory` must outlive the engine;
+  // the tree and the recipes need not. Throws kResourceExhausted, naming the tensor, if there is no memory for it, and
+  // kUnsupported for a model that the forward pass cannot compute.
+  Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, MemoryResource& memory,
          const MakeForwardPass& make);
-  ~Engine();
+  // Computes on the CPU, in host memory, together with `peers`, which must outlive the engine.
+  Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, MemoryResource& memory,
+         const Peers& peers);
 
-  // The tensors' current names, addresses, dtypes, shapes and strides. Asking again proves that none has moved.
-  std::vector<CapturedBuffer> Buffers() const;
+  // The tensors' names, addresses, dtypes and shapes; they are contiguous.
+  const std::vector<CapturedBuffer>& Buffers() const { return buffers_; }
   // The tensors, adopted as captured buffers. The engine must outlive the result.
-  CapturedBuffers Capture() const;
+  CapturedBuffers Capture() const { return CapturedBuffers::Adopt(buffers_); }
 
   // See ForwardPass.
   Logits Forward(std::span<const SequenceStep> steps) { return pass_->Forward(steps); }
@@ -50,11 +46,8 @@ class Engine {
   std::size_t Length(std::uint64_t sequence) const { return pass_->Length(sequence); }
 
  private:
-  struct Tensors;  // keeps torch out of this header
-  Engine(std::unique_ptr<Tensors> tensors, const Module& model, const ParallelConfig& parallel,
-         const MakeForwardPass& make);
-
-  std::unique_ptr<Tensors> tensors_;
+  std::vector<Buffer> memory_;
+  std::vector<CapturedBuffer> buffers_;  // of memory_
   std::unique_ptr<ForwardPass> pass_;
 };
 

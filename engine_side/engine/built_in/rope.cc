@@ -1,18 +1,17 @@
 #include "engine_side/engine/built_in/rope.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/from_blob.h>
-#include <ATen/ops/pow.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 
+#include "engine_side/engine/built_in/power.h"
 #include "layercast/error.h"
 
 namespace layercast {
@@ -51,12 +50,20 @@ void CheckSupported(const RopeConfig& rope) {
                                            "'; it knows default, linear, dynamic, llama3, yarn");
 }
 
+double ThetaOf(const RopeConfig& rope) {
+  using Limits = std::numeric_limits<float>;
+  if (rope.theta >= Limits::min() && rope.theta <= Limits::max()) return rope.theta;
+  std::ostringstream said;
+  said << "config.json: 'rope_theta': expected a number that fp32 holds, got " << rope.theta;
+  throw Error(ErrorCode::kInvalidArgument, said.str());
+}
+
 Parameters ParametersOf(const RotaryEmbedding& embedding) {
   const RopeConfig& rope = embedding.rope;
   const auto context = static_cast<double>(embedding.max_positions);
   Parameters parameters;
   parameters.dim = embedding.dim;
-  parameters.theta = rope.theta;
+  parameters.theta = ThetaOf(rope);
   parameters.original_context = Find(rope, "original_max_position_embeddings").value_or(context);
   if (rope.type == "linear" || rope.type == "llama3") parameters.factor = Get(rope, "factor");
   if (rope.type == "yarn") parameters.factor = Find(rope, "factor").value_or(context / parameters.original_context);
@@ -77,16 +84,13 @@ Parameters ParametersOf(const RotaryEmbedding& embedding) {
   return parameters;
 }
 
-// theta ^ (2i / dim) in fp32, by torch's own vectorized power: the C library's differs in the last bits.
+// theta ^ (2i / dim) in fp32.
 std::vector<float> PositionFrequencies(const Parameters& parameters) {
   std::vector<float> exponents(static_cast<std::size_t>(parameters.dim / 2));
   for (std::size_t i = 0; i < exponents.size(); ++i) {
     exponents[i] = static_cast<float>(2 * i) / static_cast<float>(parameters.dim);
   }
-  const auto count = static_cast<std::int64_t>(exponents.size());
-  const at::Tensor powers = at::pow(at::Scalar(parameters.theta), at::from_blob(exponents.data(), {count}, at::kFloat));
-  const float* values = powers.const_data_ptr<float>();
-  return {values, values + count};
+  return Powers(static_cast<float>(parameters.theta), exponents);
 }
 
 // The functions below compute in fp32 in the order of transformers' tensor expressions, in which number / tensor is

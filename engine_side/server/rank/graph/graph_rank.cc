@@ -5,6 +5,7 @@
 
 #include "engine_side/engine/built_in/rope.h"
 #include "engine_side/engine/torch/graph_decoder.h"
+#include "engine_side/engine/torch/torch_memory.h"
 
 namespace layercast {
 namespace {
@@ -22,7 +23,7 @@ int RunGraphRank(const RankOptions& options, const Device& device) {
                                        std::span<const CapturedBuffer> buffers) {
     return std::make_unique<GraphDecoder>(model, parallel, buffers, MakeRope, shape);
   };
-  return RunRank(options, RankOnDevice{device, make});
+  return RunRank(options, RankOnDevice{[device] { return OpenTorchMemory(device); }, make});
 }
 
 }  // namespace layercast

@@ -89,7 +89,7 @@ class RankProcess {
   RankProcess(const RankOptions& options, const std::optional<RankOnDevice>& on_device, JsonStream& stream)
       : options_(options),
         stream_(stream),
-        weights_(UniqueFd(options.weights_fd)),
+        weights_(on_device ? on_device->open_memory() : std::make_unique<MemoryFile>(UniqueFd(options.weights_fd))),
         staging_(UniqueFd(options.staging_fd)),
         files_(ModelFiles::FromDescriptor(
             options.model_files_fd,
@@ -100,10 +100,10 @@ class RankProcess {
     const QuantizationConfig quantization{options.recipe, options.power_of_two_scales, options.requantize};
     const LayerRecipes recipes(options.recipe, {.power_of_two_scales = options.power_of_two_scales});
     if (on_device) {
-      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, on_device->device, on_device->make);
+      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, *weights_, on_device->make);
     } else {
       MeetPeers();
-      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, Peers{*collective_, stage_link_.get()}, weights_);
+      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, *weights_, Peers{*collective_, stage_link_.get()});
     }
     ReceiverOptions receiver;
     receiver.engine = options.engine;
@@ -151,8 +151,7 @@ class RankProcess {
     }
   }
 
-  // Hands calls to the other threads. The reading thread does little else, so that it answers pings whatever the rank
-  // is doing.
+  // Hands calls to the other threads, and does little else: it answers pings whatever the rank is doing.
   void Read() {
     NameThisThread("lc-calls");
     const std::map<std::string, Json (RankProcess::*)(const Json&)> forward = {
@@ -364,7 +363,7 @@ class RankProcess {
 
   const RankOptions options_;
   JsonStream& stream_;  // connected to the parent
-  MemoryFile weights_;
+  std::unique_ptr<MemoryResource> weights_;
   MemoryFile staging_;
   const ModelFiles files_;
   const ParallelConfig parallel_;

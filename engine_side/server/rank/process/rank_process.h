@@ -2,11 +2,13 @@
 // another. `layercast serve` starts one for each rank.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 
 #include "engine_side/engine/forward_pass.h"
 #include "engine_side/server/group/engine_options.h"
-#include "layercast/tensor.h"
+#include "layercast/memory.h"
 
 namespace layercast {
 
@@ -25,7 +27,7 @@ struct RankOptions : EngineOptions {
 
 // For a rank whose weights are in the memory of a device: they end with its process. Value.
 struct RankOnDevice {
-  Device device;
+  std::function<std::unique_ptr<MemoryResource>()> open_memory;
   MakeForwardPass make;  // makes the forward pass on that device
 };
 

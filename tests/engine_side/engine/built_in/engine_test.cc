@@ -14,6 +14,7 @@
 #include "engine_side/quant/recipes/recipe_table.h"
 #include "layercast/error.h"
 #include "layercast/model/registry.h"
+#include "src/base/memory/counting_memory.h"
 #include "tests/support/error_of.h"
 
 namespace layercast {
@@ -27,9 +28,8 @@ constexpr const char* kConfig = R"({
 struct Tiny {
   explicit Tiny(const std::string& recipe, MemoryResource* memory = nullptr) {
     const auto tree = ModelRegistry::Builtin().Build(config, {});
-    const auto made = MakeRecipe(recipe);
-    engine = memory == nullptr ? std::make_unique<Engine>(*tree, ParallelConfig(), *made, Peers{collective})
-                               : std::make_unique<Engine>(*tree, ParallelConfig(), *made, Peers{collective}, *memory);
+    engine = std::make_unique<Engine>(*tree, ParallelConfig(), *MakeRecipe(recipe), memory == nullptr ? zeros : *memory,
+                                      Peers{collective});
   }
 
   std::vector<float> Run() {
@@ -41,7 +41,26 @@ struct Tiny {
 
   ModelConfig config = ModelConfig::Parse(std::string_view(kConfig));
   SingleRank collective;
+  HostMemory host;
+  FillingMemory zeros{host, std::byte{0}};
   std::unique_ptr<Engine> engine;
+};
+
+// Hands out one block, again and again: what a rank finds when it comes back.
+class KeptMemory final : public MemoryResource {
+ public:
+  explicit KeptMemory(std::size_t bytes = 1 << 20) : block_(bytes, std::byte{0x3d}) {}
+  std::byte* Allocate(std::size_t bytes) override {
+    std::byte* address = block_.data() + used_;
+    used_ += (bytes + 63) / 64 * 64;
+    return used_ <= block_.size() ? address : throw Error(ErrorCode::kResourceExhausted, "full");
+  }
+  void Deallocate(std::byte*, std::size_t) noexcept override {}
+  void Rewind() { used_ = 0; }
+
+ private:
+  std::vector<std::byte> block_;
+  std::size_t used_ = 0;
 };
 
 std::vector<std::string> NamesUnder(const Engine& engine, const std::string& path) {
@@ -79,6 +98,12 @@ TEST(Engine, NamesTheWeightThatItsRecipeCannotHold) {
             "'model.layers.0.mlp.down_proj.weight': mxfp8 takes columns in blocks of 32, got 48 on this rank");
 }
 
+TEST(Engine, NamesTheWeightThatThereIsNoMemoryFor) {
+  KeptMemory memory(1 << 14);
+  EXPECT_THAT(testing::ErrorOf([&] { Tiny("none", &memory); }, ErrorCode::kResourceExhausted),
+              ::testing::HasSubstr("'model.layers.0.mlp.gate_up_proj.weight' [96, 32] bf16: full"));
+}
+
 TEST(Engine, ServesWhatIsWrittenIntoTheCapturedBuffers) {
   Tiny tiny("none");
   const CapturedBuffers captured = tiny.engine->Capture();
@@ -96,22 +121,6 @@ TEST(Engine, ServesWhatIsWrittenIntoTheCapturedBuffers) {
   captured.Find("model.layers.1.mlp.down_proj.weight")->address[101] ^= std::byte{0x40};
   EXPECT_NE(tiny.Run(), first);
 }
-
-// Hands out one block, again and again: what a rank finds when it comes back.
-class KeptMemory final : public MemoryResource {
- public:
-  std::byte* Allocate(std::size_t bytes) override {
-    std::byte* address = block_.data() + used_;
-    used_ += (bytes + 63) / 64 * 64;
-    return used_ <= block_.size() ? address : throw Error(ErrorCode::kResourceExhausted, "full");
-  }
-  void Deallocate(std::byte*, std::size_t) noexcept override {}
-  void Rewind() { used_ = 0; }
-
- private:
-  std::vector<std::byte> block_ = std::vector<std::byte>(1 << 20, std::byte{0x3d});
-  std::size_t used_ = 0;
-};
 
 TEST(Engine, FindsWhatItsMemoryHeldBefore) {
   KeptMemory memory;
@@ -135,6 +144,14 @@ TEST(Rope, ComesFromTheModulesOwnConstants) {
   EXPECT_EQ(rope.inverse_frequencies.size(), 4U);
   EXPECT_EQ(rope.inverse_frequencies[0], 1.0F);
   EXPECT_FLOAT_EQ(rope.inverse_frequencies[2], 0.01F);  // 10000 ^ -(4 / 8)
+}
+
+TEST(Rope, RefusesAThetaThatFp32DoesNotHold) {
+  RotaryEmbedding embedding;
+  embedding.dim = 8;
+  embedding.rope.theta = 1e39;
+  EXPECT_EQ(testing::ErrorOf([&] { (void)MakeRope(embedding); }, ErrorCode::kInvalidArgument),
+            "config.json: 'rope_theta': expected a number that fp32 holds, got 1e+39");
 }
 
 }  // namespace

@@ -29,6 +29,7 @@
 #include "engine_side/engine/torch/graph_decoder.h"
 #include "engine_side/quant/recipes/recipe_table.h"
 #include "layercast/error.h"
+#include "layercast/memory.h"
 #include "layercast/model/registry.h"
 #include "layercast/model_description.h"
 #include "src/checkpoint/formats/checkpoint.h"
@@ -141,8 +142,9 @@ Outcome RunRank(const Request& request, const ParallelConfig& parallel, Collecti
     SharedMemoryCollective collective(*seat, parallel, std::chrono::seconds(60));
     SharedMemoryStageLink stage_link(*seat, parallel, std::chrono::seconds(60));
     const auto tree = ModelRegistry::Builtin().Build(request.config, parallel);
-    Engine engine(*tree, parallel, *MakeRecipe(request.recipe),
-                  {collective, parallel.pp_size > 1 ? &stage_link : nullptr});
+    HostMemory memory;
+    Engine engine(*tree, parallel, *MakeRecipe(request.recipe), memory,
+                  Peers{collective, parallel.pp_size > 1 ? &stage_link : nullptr});
     outcome.filled = Fill(engine, FileOf(request.ranks, parallel.tp_rank));
     if (request.computed_by != "step") outcome.logits = AllLogits(engine, request.prompts);
     if (request.computed_by != "decoder") {

@@ -66,7 +66,7 @@ std::size_t EndOfStep(const std::vector<DecodeRow>& rows, std::size_t begin, boo
 DecodeRig::DecodeRig(const std::string& recipe, const std::string& dtype, Model model)
     : config_(ModelConfig::Parse(std::string_view(ConfigOf(model, dtype)))),
       tree_(ModelRegistry::Builtin().Build(config_, {})),
-      engine_(std::make_unique<Engine>(*tree_, ParallelConfig(), *MakeRecipe(recipe), Peers{collective_})),
+      engine_(std::make_unique<Engine>(*tree_, ParallelConfig(), *MakeRecipe(recipe), zeros_, Peers{collective_})),
       receiver_(std::make_unique<Receiver>(ModelRegistry::Builtin().Build(config_, {}), ParallelConfig(),
                                            QuantizationConfig{.recipe = recipe}, engine_->Capture())) {}
 

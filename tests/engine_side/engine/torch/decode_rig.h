@@ -12,6 +12,7 @@
 #include "engine_side/engine/torch/decode_graph.h"
 #include "layercast/model/config.h"
 #include "layercast/receiver.h"
+#include "src/base/memory/counting_memory.h"
 
 namespace layercast::testing {
 
@@ -40,6 +41,8 @@ class DecodeRig {
  private:
   ModelConfig config_;
   SingleRank collective_;
+  HostMemory host_;
+  FillingMemory zeros_{host_, std::byte{0}};
   std::unique_ptr<Module> tree_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Receiver> receiver_;
