@@ -53,7 +53,8 @@ class Adapters:
         """Prompts that were learned are no part of the model's weights, so nothing can be merged."""
         if self._merge and is_a(module, "peft.peft_model", "PeftModel") and "prompt_encoder" in module._modules:
             raise Unsupported(
-                f"{type(module).__name__} learns a prompt: expected adapters that can be merged into weights, or adapters='base'"
+                f"{type(module).__name__} learns a prompt: expected adapters that can be merged into weights, or "
+                "adapters='base'"
             )
 
     def replaced(self, module: nn.Module, prefix: str) -> nn.Module | AdaptedLayer | None:
@@ -80,13 +81,14 @@ class Adapters:
             return AdaptedLayer(layer, below) if left else below
         if layer.merged:
             raise FailedPrecondition(
-                f"module '{prefix}': expected its base weights, got weights with {layer.merged_adapters} merged: unmerge first"
+                f"module '{prefix}': expected its base weights, got weights with {layer.merged_adapters} merged: "
+                "unmerge first"
             )
         return below
 
 
 def _copy(module: nn.Module, read: Callable[[Tensor], Tensor], memo: dict[int, Any]) -> Any:
-    """A module like this one, with tensors of its own: whatever PEFT writes into them, the trainer's stay as they are."""
+    """A module like this one, with tensors of its own: what PEFT writes into them leaves the trainer's as they are."""
     if id(module) in memo:
         return memo[id(module)]
     copy = memo[id(module)] = object.__new__(type(module))

@@ -12,8 +12,8 @@ from layercast.trainer.wrappers import Wrappers
 
 
 def config(module: nn.Module, dtype: torch.dtype | None = None) -> str:
-    """What save_pretrained would write to config.json, if the weights were of `dtype` (None: as they are held). "" for a
-    module that is none of transformers'. Does not change the module's own configuration, as save_pretrained does."""
+    """What save_pretrained would write to config.json, if the weights were of `dtype` (None: as they are held). "" for
+    a module that is none of transformers'. Does not change the module's own configuration, as save_pretrained does."""
     model: Any = Wrappers().unwrapped(module)
     if not hasattr(getattr(model, "config", None), "to_json_string"):
         return ""

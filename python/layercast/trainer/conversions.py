@@ -4,10 +4,10 @@ shapes and no memory, and where they only slice, what they do is a view: so it i
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -35,8 +35,8 @@ class Cut(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A tensor of the checkpoint that is a view of one held tensor: a box of it, its dimensions in another order, without
-    those of size 1 and with others of size 1."""
+    """A tensor of the checkpoint that is a view of one held tensor: a box of it, its dimensions in another order,
+    without those of size 1 and with others of size 1."""
 
     name: str
     shape: tuple[int, ...]  # in the checkpoint
@@ -86,15 +86,27 @@ class Conversion:
     computed: tuple[Computed, ...] = ()
 
 
-def conversion_of(model: Any, held: Iterable[tuple[str, tuple[int, ...], torch.dtype]]) -> Conversion | None:
-    """None: the checkpoint is as the model holds it."""
-    if "transformers.modeling_utils" not in sys.modules:
-        return None
-    from transformers import PreTrainedModel
+Form = tuple[str, tuple[int, ...], torch.dtype]  # name, shape, dtype of a held tensor
 
-    if not isinstance(model, PreTrainedModel):
+# What the rules make depends on forms alone, and finding it out takes most of the time of looking at a large mixture. A
+# trainer publishes one model again and again.
+_known: WeakKeyDictionary[Any, tuple[tuple[Form, ...], Conversion]] = WeakKeyDictionary()
+
+
+def conversion_of(model: Any, held: Iterable[Form]) -> Conversion | None:
+    """None: the checkpoint is as the model holds it."""
+    pretrained = loaded_class("transformers.modeling_utils", "PreTrainedModel")
+    if pretrained is None or not isinstance(model, pretrained):
         return None
-    sources = {name: torch.empty(shape, dtype=dtype, device="meta") for name, shape, dtype in held}
+    forms = tuple(held)
+    known = _known.get(model)
+    if known is None or known[0] != forms:
+        known = _known[model] = (forms, _conversion_of(model, forms))
+    return known[1]
+
+
+def _conversion_of(model: Any, forms: Iterable[Form]) -> Conversion:
+    sources = {name: torch.empty(shape, dtype=dtype, device="meta") for name, shape, dtype in forms}
     with torch.no_grad(), _Origins(sources) as origins:
         converted = _revert(model, dict(sources))
     names: dict[str, str] = {}
@@ -136,8 +148,8 @@ def _revert(model: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _as_before_fully_shard(module: Any) -> Any:
-    """FSDP2 gives each module that it shards a class of its own, FSDPX, and transformers finds rules by a class's name. So
-    it is shown modules that share all but the class."""
+    """FSDP2 gives each module that it shards a class of its own, FSDPX, and transformers finds rules by a class's name.
+    So it is shown modules that share all but the class."""
     fsdp = loaded_class("torch.distributed.fsdp", "FSDPModule")
     if fsdp is None or not any(isinstance(one, fsdp) for one in module.modules()):
         return module

@@ -12,24 +12,29 @@ from layercast.errors import FailedPrecondition, InvalidArgument, Unsupported
 _PLAIN = frozenset((Tensor, torch.nn.Parameter))
 _STRIDED = torch.strided
 DTYPES = frozenset((
-    torch.bool, torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64,
-    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2,
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64,
+    torch.uint64, torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2,
     torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu,
 ))  # fmt: skip
 
 
-def dense(name: str, tensor: Tensor) -> Tensor:
-    """The tensor, detached. A lazily negated view is resolved into new memory; anything else is the same memory. Raises,
-    naming the tensor, if it cannot be published as it is."""
-    if (
+def check_dense(name: str, tensor: Tensor) -> None:
+    """Raises, naming the tensor, if it cannot be published as it is."""
+    if not (
         type(tensor) in _PLAIN
         and tensor.dtype in DTYPES
         and tensor.layout is _STRIDED
         and (tensor.is_cpu or tensor.is_cuda)
         and tensor.data_ptr()
     ):
-        return tensor.detach().resolve_neg() if tensor.is_neg() else tensor.detach()
-    raise _refusal(name, tensor)
+        raise _refusal(name, tensor)
+
+
+def dense(name: str, tensor: Tensor) -> Tensor:
+    """The tensor, checked and detached. A lazily negated view is resolved into new memory; anything else is the same
+    memory."""
+    check_dense(name, tensor)
+    return tensor.detach().resolve_neg() if tensor.is_neg() else tensor.detach()
 
 
 def check_is_tensor(name: str, value: object) -> None:
@@ -38,7 +43,7 @@ def check_is_tensor(name: str, value: object) -> None:
 
 
 def _refusal(name: str, tensor: Tensor) -> Exception:
-    """Why dense() refuses a tensor. The most telling reason comes first: a quantized tensor also has an odd dtype."""
+    """Why check_dense() refuses a tensor. The most telling reason comes first: one that is quantized has an odd dtype."""
     check_is_tensor(name, tensor)
     if tensor.layout is not _STRIDED:
         return Unsupported(f"tensor '{name}': expected a dense tensor, got a sparse one ({tensor.layout})")

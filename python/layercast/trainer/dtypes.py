@@ -17,7 +17,9 @@ class Cast:
     """Casts floating-point tensors of more than one byte an element to one dtype; or none."""
 
     def __init__(self, dtype: torch.dtype | None, kept: re.Pattern[str] | None = None) -> None:
-        if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point and dtype.itemsize > 1):
+        if dtype is not None and not (
+            isinstance(dtype, torch.dtype) and dtype.is_floating_point and dtype.itemsize > 1
+        ):
             raise InvalidArgument(f"dtype: expected a floating-point torch.dtype of 2 bytes or more, got {dtype!r}")
         self._dtype = dtype
         self._kept = kept

@@ -13,7 +13,7 @@ from layercast.errors import InvalidArgument, Unsupported
 from layercast.trainer import sharding
 from layercast.trainer.adapters import Adapters, How
 from layercast.trainer.conversions import Conversion, Window, conversion_of
-from layercast.trainer.dense import check_is_tensor, dense
+from layercast.trainer.dense import check_dense, check_is_tensor
 from layercast.trainer.dtypes import Cast, cast_of
 from layercast.trainer.names import Held, check_names, held_by
 from layercast.trainer.pieces import Pieces, Plan, View
@@ -32,8 +32,8 @@ def pieces_of_module(
     """What this rank publishes of a module, under the names of the checkpoint that save_pretrained would write. Each
     element is published by exactly one of `ranks`, and nothing is communicated.
 
-    `ranks` are those that hold this module, all with the same names, shapes and placements, and that publish it together
-    (None: all of torch.distributed). Pass a stage's ranks to a pipeline's stage, and [0] if rank 0 publishes alone.
+    `ranks` are those that hold this module, all with the same names, shapes and placements, and that publish it
+    together (None: all of torch.distributed). Pass a stage's ranks in a pipeline, and [0] if rank 0 publishes alone.
     `dtype`: see dtypes.cast_of. `adapters`: PEFT's, merged into new memory ("merge") or left out ("base").
 
     Raises InvalidArgument, Unsupported or FailedPrecondition, naming the tensor, before anything is published: see
@@ -46,13 +46,13 @@ def pieces_of_module(
 def gathered(
     module: nn.Module, *, dtype: torch.dtype | None = None, adapters: How = "merge", keep: bool | None = None
 ) -> Pieces:
-    """All of a module, whole: each DTensor is gathered when its turn comes, which is a collective. So all ranks that hold
-    the module iterate to the end, at the same time. Those with `keep` get the pieces (None: rank 0 does)."""
+    """All of a module, whole: each DTensor is gathered when its turn comes, which is a collective. So all ranks that
+    hold the module iterate to the end, at the same time. Those with `keep` get the pieces (None: rank 0 does)."""
     held, model, cast, conversion = _looked_at(module, dtype, adapters)
     plan = _plan(held, cast, conversion or Conversion(), {})
     if keep is None:
         keep = _ranks(None)[1] == 0
-    return Pieces(plan, model=model, read=_whole, gathers=True, keep=keep)
+    return Pieces(plan, model=model, read=_whole, gathers=True, keep=keep, part=(0, 1) if keep else None)
 
 
 def pieces_of_state_dict(
@@ -68,7 +68,7 @@ def pieces_of_state_dict(
     for name, tensor in pairs:
         check_is_tensor(name, tensor)
         held.append(Held(unwrapped_name(name), tensor))
-    check_names(one.name for one in held)
+    check_names([one.name for one in held])
     _check(held)
     return _of_this_rank(held, None, Cast(dtype), Conversion(), ranks)
 
@@ -90,28 +90,30 @@ def _looked_at(
 
 def _check(held: Iterable[Held]) -> None:
     """All that this rank holds, whoever publishes it: so all ranks refuse the same."""
-    is_dtensor = sharding.is_dtensor
+    dtensor = sharding.dtensor_class()
     for one in held:
         tensor = one.tensor
-        if is_dtensor(tensor):
+        if dtensor is not None and isinstance(tensor, dtensor):
             local = sharding.local_tensor(tensor)
             if local.numel() or tensor.numel() == 0:
-                dense(one.name, local)
+                check_dense(one.name, local)
         else:
-            dense(one.name, tensor)
+            check_dense(one.name, tensor)
 
 
 def _of_this_rank(
     held: list[Held], model: Any, cast: Cast, conversion: Conversion, ranks: Sequence[int] | None
 ) -> Pieces:
     together, rank = _ranks(ranks)
-    distributed = {one.name for one in held if sharding.is_dtensor(one.tensor)}
+    dtensor = sharding.dtensor_class()
+    distributed = {one.name for one in held if isinstance(one.tensor, dtensor)} if dtensor is not None else set()
     _check_merges(held)
     part: tuple[int, int] | None = (0, 1)
+    boxes: dict[str, tuple[Box, ...]] = {}
     if distributed or len(together) > 1:
         held, part = _owned(held, cast, conversion, together, rank)
-    boxes = {one.name: sharding.boxes(one.name, one.tensor) for one in held if one.name in distributed}
-    held = [one for one in held if boxes.get(one.name) != ()]
+        boxes = {one.name: sharding.boxes(one.name, one.tensor) for one in held if one.name in distributed}
+        held = [one for one in held if boxes.get(one.name) != ()]
     plan = _plan(held, cast, conversion, boxes)
     return Pieces(plan, model=model, read=_local if distributed else _as_held, part=part)
 
@@ -144,8 +146,8 @@ def _copies(unit: list[Held], holders: Holders, ranks: tuple[int, ...], mine: in
     for one in unit:
         if sharding.is_dtensor(one.tensor):
             raise Unsupported(
-                f"tensor '{one.name}': a checkpoint holds it put together with others, which takes whole tensors, but it "
-                "is sharded: stream it gathered"
+                f"tensor '{one.name}': a checkpoint holds it put together with others, which takes whole tensors, but "
+                "it is sharded: stream it gathered"
             )
     return one_copy_each(ranks, mine, sum(one.tensor.numel() for one in unit))
 
@@ -211,7 +213,9 @@ def _ranks(ranks: Sequence[int] | None) -> tuple[tuple[int, ...], int]:
     size = distributed.get_world_size() if started else 1
     together = tuple(range(size)) if ranks is None else tuple(sorted(set(ranks)))
     if rank not in together or together[-1] >= size:
-        raise InvalidArgument(f"ranks: expected ranks below {size}, this one ({rank}) among them, got {list(ranks or ())}")
+        raise InvalidArgument(
+            f"ranks: expected ranks below {size}, this one ({rank}) among them, got {list(ranks or ())}"
+        )
     return together, rank
 
 

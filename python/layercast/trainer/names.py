@@ -4,6 +4,7 @@ leave no trace, and of PEFT's layers there is what they make of the layer below.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -36,23 +37,35 @@ class _Walk:
         self.held: list[Held] = []
         self.tied: list[str] = []  # patterns of names that a checkpoint leaves out if they repeat another
         self._adapters = adapters
+        self._ordinary: set[type[nn.Module]] = set()  # classes of which nothing special is known
         self._wrappers = Wrappers()
         self._transformers = loaded_class("transformers.modeling_utils", "PreTrainedModel")
         self._fsdp = loaded_class("torch.distributed.fsdp", "FSDPModule")
 
     def visit(self, module: nn.Module, prefix: str) -> None:
+        if type(module) in self._ordinary:  # most are, and there may be tens of thousands
+            self._own(module, prefix)
+            return
         while (child := self._wrappers.child(module)) is not None:
             _check_gathered(module, prefix)
             self._adapters.check_tuner(module)
             module = child
-        if self._fsdp is not None and isinstance(module, self._fsdp):
-            module.reshard()
-        if self._transformers is not None and isinstance(module, self._transformers):
+        sharded: Any = module if self._fsdp is not None and isinstance(module, self._fsdp) else None
+        if sharded is not None:
+            sharded.reshard()
+        known = self._transformers is not None and isinstance(module, self._transformers)
+        if known:
             self.tied += [re.escape(prefix) + key for key in getattr(module, "_tied_weights_keys", None) or {}]
         replaced = self._adapters.replaced(module, prefix)
-        if replaced is None:
-            self._own(module, prefix)
-        elif isinstance(replaced, AdaptedLayer):
+        if replaced is not None:
+            self._replaced(replaced, prefix)
+            return
+        if sharded is None and not known:
+            self._ordinary.add(type(module))
+        self._own(module, prefix)
+
+    def _replaced(self, replaced: nn.Module | AdaptedLayer, prefix: str) -> None:
+        if isinstance(replaced, AdaptedLayer):
             below = _Walk(self._adapters)
             below.visit(replaced.below, "")
             self.held += [Held(prefix + held.name, held.tensor, replaced, held.name) for held in below.held]
@@ -83,13 +96,13 @@ def _check_gathered(module: nn.Module, prefix: str) -> None:
 
 
 def _without_repetition(held: list[Held], tied: list[str]) -> list[Held]:
-    by_tensor: dict[int, list[Held]] = {}
-    for one in held:
-        by_tensor.setdefault(id(one.tensor), []).append(one)
-    if len(by_tensor) < len(held):
+    if len({id(one.tensor) for one in held}) < len(held):
+        by_tensor: dict[int, list[Held]] = {}
+        for one in held:
+            by_tensor.setdefault(id(one.tensor), []).append(one)
         pattern = re.compile("|".join(f"(?:{key})" for key in tied)) if tied else None
         held = [_saved(same, pattern) if len(same) > 1 else same[0] for same in by_tensor.values()]
-    check_names(one.name for one in held)
+    check_names([one.name for one in held])
     return held
 
 
@@ -99,7 +112,7 @@ def _saved(same: list[Held], tied: re.Pattern[str] | None) -> Held:
     adapted = [one for one in same if one.layer is not None]
     if len({id(one.layer.layer) for one in adapted if one.layer is not None}) > 1:
         raise Unsupported(
-            f"tensors {[one.name for one in adapted]} are one, tied, and have an adapter each: expected at most one adapter"
+            f"tensors {[one.name for one in adapted]} are one, tied, and have an adapter each: expected at most one"
         )
     names = list(dict.fromkeys(one.name for one in same))
     kept = [name for name in names if tied is None or not tied.search(name)]
@@ -107,10 +120,8 @@ def _saved(same: list[Held], tied: re.Pattern[str] | None) -> Held:
     return adapted[0]._replace(name=name) if adapted else same[0]._replace(name=name)
 
 
-def check_names(names: Any) -> None:
+def check_names(names: list[str]) -> None:
     """Raises InvalidArgument, naming it, if a name comes twice."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise InvalidArgument(f"tensor '{name}': expected one tensor of this name, got two")
-        seen.add(name)
+    if len(set(names)) < len(names):
+        twice = next(name for name, times in Counter(names).items() if times > 1)
+        raise InvalidArgument(f"tensor '{twice}': expected one tensor of this name, got two")

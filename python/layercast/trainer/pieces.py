@@ -45,8 +45,8 @@ class Plan:
 class Pieces:
     """The pieces that this rank publishes, in the module's order. They are made while they are iterated: what is cast,
     merged or gathered takes memory for one layer at a time, and each iteration makes it anew. Refers to the trainer's
-    tensors, and most pieces are views of them. A piece's values are there when it is given, also on a device. One thread
-    only, with the trainer's current CUDA stream."""
+    tensors, and most pieces are views of them. A piece's values are there when it is given, also on a device. One
+    thread only, with the trainer's current CUDA stream."""
 
     def __init__(
         self,
@@ -58,8 +58,9 @@ class Pieces:
         keep: bool = True,
         part: tuple[int, int] | None = (0, 1),
     ) -> None:
-        """`model`: transformers' model, by whose rules tensors are computed. `read` gives a tensor's values on this rank.
-        If it `gathers`, that is new memory, and a collective: ranks that do not keep it iterate too, and get nothing."""
+        """`model`: transformers' model, by whose rules tensors are computed. `read` gives a tensor's values on this
+        rank. If it `gathers`, that is new memory, and a collective: ranks that do not keep it iterate too, and get
+        nothing."""
         self._plan = plan
         self._model = model
         self._read = read
@@ -84,18 +85,17 @@ class Pieces:
         return len(plan.held) + views + sum(len(computed.targets) for computed in plan.computed)
 
     def __iter__(self) -> Iterator[Piece]:
-        names, views, dtypes = self._plan.names, self._plan.views, self._plan.dtypes
-        merged, devices = _Merged(self._read), _Devices()
+        names, views, dtypes, read = self._plan.names, self._plan.views, self._plan.dtypes, self._read
+        merged, devices = _Merged(read), _Devices()
         for held in self._plan.held:
-            name = held.name
-            tensor = self._read(held.tensor) if held.layer is None else merged.of(held)
+            name, tensor, layer, _ = held
+            ready = dense(name, read(tensor) if layer is None else merged.of(held))
             if not self._keep:
                 continue
-            ready = dense(name, tensor)
             if name in dtypes:
                 ready = ready.to(dtypes[name])
             if ready.is_cuda:
-                devices.wait_for(ready, is_new=not self._held or held.layer is not None or name in dtypes)
+                devices.wait_for(ready, is_new=not self._held or layer is not None or name in dtypes)
             if name in views:
                 for view in views[name]:
                     yield Piece(view.name, view.cut.of(ready), view.whole, view.offsets)
@@ -164,7 +164,7 @@ class _Merged:
         got = None if tensor is None else (tuple(tensor.shape), tensor.dtype)
         if tensor is None or got != (tuple(held.tensor.shape), held.tensor.dtype):
             raise Unsupported(
-                f"tensor '{held.name}': expected its adapter to make {list(held.tensor.shape)} {held.tensor.dtype} of it, "
-                f"got {got}"
+                f"tensor '{held.name}': expected its adapter to make {list(held.tensor.shape)} {held.tensor.dtype} of "
+                f"it, got {got}"
             )
         return tensor

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 
 from layercast.errors import FailedPrecondition, Unsupported
+from layercast.trainer.wrappers import loaded_class
 
 TESTED_WITH = "2.11"
 
@@ -57,10 +57,14 @@ class _Split(NamedTuple):
     chunk: int  # which of them
 
 
-def is_dtensor(tensor: object) -> bool:
+def dtensor_class() -> type[Any] | None:
     """Does not import torch.distributed.tensor: nobody has a DTensor without it."""
-    module = sys.modules.get("torch.distributed.tensor")
-    return module is not None and isinstance(tensor, module.DTensor)
+    return loaded_class("torch.distributed.tensor", "DTensor")
+
+
+def is_dtensor(tensor: object) -> bool:
+    found = dtensor_class()
+    return found is not None and isinstance(tensor, found)
 
 
 def local_tensor(tensor: Any) -> Tensor:
@@ -80,8 +84,8 @@ def boxes(name: str, tensor: Any) -> tuple[Box, ...]:
     held = _local_shape(shape, splits)
     if held != tuple(local.shape):
         raise FailedPrecondition(
-            f"tensor '{name}': placements {tensor.placements} of {list(shape)} on mesh {list(mesh.shape)} give this rank "
-            f"{list(held)}, but its local tensor is {list(local.shape)}"
+            f"tensor '{name}': placements {tensor.placements} of {list(shape)} on mesh {list(mesh.shape)} give this "
+            f"rank {list(held)}, but its local tensor is {list(local.shape)}"
         )
     return _boxes(shape, splits)
 
@@ -103,8 +107,8 @@ class Holders:
             rows = _parallel_meshes(mesh, self._ranks)
             if {rank for row in rows for rank in row.flatten().tolist()} != set(self._ranks):
                 raise FailedPrecondition(
-                    f"tensor '{name}': expected a mesh that says which of ranks {list(self._ranks)} hold it, got one of "
-                    f"ranks {mesh.mesh.flatten().tolist()} alone: slice all meshes from one that has all ranks, or "
+                    f"tensor '{name}': expected a mesh that says which of ranks {list(self._ranks)} hold it, got one "
+                    f"of ranks {mesh.mesh.flatten().tolist()} alone: slice all meshes from one that has all ranks, or "
                     "pass as `ranks` those that hold this module"
                 )
             found = self._known[key] = _copies(*key, rows)
@@ -164,7 +168,8 @@ def _check_placements(name: str, tensor: Any) -> None:
     for placement in tensor.placements:
         if not (placement.is_replicate() or hasattr(placement, "dim")):
             raise Unsupported(
-                f"tensor '{name}': expected placements Shard and Replicate, got {tensor.placements}: redistribute it first"
+                f"tensor '{name}': expected placements Shard and Replicate, got {tensor.placements}: "
+                "redistribute it first"
             )
 
 
@@ -204,9 +209,9 @@ def _runs(size: int, splits: tuple[_Split, ...]) -> tuple[Run, ...]:
         return (Run(0, size, 0),) if size else ()
     indices = torch.arange(size, device="cpu")
     for split in splits:
-        indices = _placement(split.factor)._split_tensor(indices, split.chunks, with_padding=False, contiguous=False)[0][
-            split.chunk
-        ]
+        placement = _placement(split.factor)
+        chunks, _ = placement._split_tensor(indices, split.chunks, with_padding=False, contiguous=False)
+        indices = chunks[split.chunk]
     return tuple(_consecutive(indices))
 
 
@@ -233,5 +238,6 @@ def _placement(factor: int | None) -> Any:
 
 def _unknown_torch(what: str) -> Unsupported:
     return Unsupported(
-        f"torch {torch.__version__} keeps shards in another way than torch {TESTED_WITH}, with which this was tested: {what}"
+        f"torch {torch.__version__} keeps shards in another way than torch {TESTED_WITH}, with which this was tested: "
+        f"{what}"
     )

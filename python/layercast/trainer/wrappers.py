@@ -39,7 +39,8 @@ class Wrappers:
 
     def __init__(self) -> None:
         self._children: dict[type[Any], str | None] = {}
-        self._known = [(found, child) for (module, name), child in _WRAPPERS.items() if (found := loaded_class(module, name))]
+        classes = ((loaded_class(module, name), child) for (module, name), child in _WRAPPERS.items())
+        self._known = [(found, child) for found, child in classes if found is not None]
 
     def child(self, module: nn.Module) -> nn.Module | None:
         """What a wrapper wraps; None: it is none."""

@@ -137,7 +137,8 @@ def experts_in_parallel(world):
     for name, parameter in list(model.named_parameters()):
         holder = model.get_submodule(name.rpartition(".")[0])
         if name.endswith("gate_up_proj"):
-            local = torch.cat([torch.tensor_split(half, world, 1)[dist.get_rank()] for half in parameter.chunk(2, 1)], 1)
+            halves = [torch.tensor_split(half, world, 1)[dist.get_rank()] for half in parameter.chunk(2, 1)]
+            local = torch.cat(halves, 1)
             placed = DTensor.from_local(local.detach(), line, [_StridedShard(1, split_factor=2)], run_check=False,
                                         shape=parameter.shape, stride=parameter.stride())
         elif name.endswith("down_proj"):
@@ -324,7 +325,8 @@ def fsdp1_gathered(world):
 ON_ANY = (fsdp, fsdp_tied, fsdp_offloaded, fsdp_masters, fsdp_state_dict, fsdp_after_forward, fsdp_mixture, tp, ddp,
           gathered_masters)
 ON_SEVERAL = (*ON_ANY, interleaved, replicated, nothing_left, rank_0_alone, gathered_adapters, adapters_on_all_ranks,
-              fused_on_all_ranks, gathered_fused, refused_sharded_fused, refused_sharded_adapters, refused_partial, refused_unknown_replicas, refused_fsdp1, fsdp1_gathered)
+              fused_on_all_ranks, gathered_fused, fsdp1_gathered, refused_sharded_fused, refused_sharded_adapters,
+              refused_partial, refused_unknown_replicas, refused_fsdp1)
 LAYOUTS = {1: ON_ANY, 2: ON_SEVERAL,
            4: (*ON_SEVERAL, fsdp_mixtral, experts_in_parallel, fsdp_tp, hsdp, tp_of_replicas, stages)}
 

@@ -11,7 +11,8 @@ import transformers
 
 transformers.utils.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
-_SMALL = {"hidden_size": 64, "intermediate_size": 96, "vocab_size": 67, "num_attention_heads": 4, "num_key_value_heads": 2}
+_SMALL = {"hidden_size": 64, "intermediate_size": 96, "vocab_size": 67, "num_attention_heads": 4,
+          "num_key_value_heads": 2}
 
 
 def model(spec, dtype=torch.bfloat16, **changes):

@@ -63,7 +63,8 @@ def test_adapters_that_transformers_added_itself_are_merged_too():
     for layer in merged.modules():
         if isinstance(layer, peft.tuners.tuners_utils.BaseTunerLayer):
             layer.merge()
-    expected = {name.replace(".base_layer", ""): tensor for name, tensor in merged.state_dict().items() if "lora" not in name}
+    expected = {name.replace(".base_layer", ""): tensor for name, tensor in merged.state_dict().items()
+                if "lora" not in name}
     assert_same(assembled(pieces_of_module(trained)), expected)
 
 
@@ -77,7 +78,7 @@ def test_weights_that_are_merged_already_are_published_as_they_are():
 def test_the_base_of_merged_weights_is_refused():
     trained = adapted("lora")
     trained.merge_adapter()
-    with pytest.raises(FailedPrecondition, match="q_proj.*expected its base weights, got weights with .'default'. merged"):
+    with pytest.raises(FailedPrecondition, match="q_proj.*expected its base weights, got .*'default'. merged"):
         pieces_of_module(trained, adapters="base")
 
 

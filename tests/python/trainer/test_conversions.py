@@ -3,7 +3,7 @@
 import pytest
 import torch
 from assembly import assert_as_announced, assert_same, assembled
-from models import model, saved, saved_config, vision_tower
+from models import filled, model, saved, saved_config, vision_tower
 
 from layercast.trainer import config, pieces_of_module
 
@@ -51,3 +51,11 @@ def test_tensors_that_a_checkpoint_holds_put_together_are_computed():
 
 def test_a_plain_module_has_no_configuration():
     assert config(torch.nn.Linear(2, 2)) == ""
+
+
+def test_a_model_that_changes_between_two_versions_is_looked_at_again():
+    held = model("qwen3_moe")
+    assert_same(assembled(pieces_of_module(held)), saved(held))
+    filled(held.float())
+    held.config.dtype = torch.float32
+    assert_same(assembled(pieces_of_module(held)), saved(held))

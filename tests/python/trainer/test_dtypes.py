@@ -45,7 +45,8 @@ def test_a_model_of_fp32_whose_configuration_says_so_stays_fp32():
 def test_a_plain_module_is_published_as_it_is_held_unless_a_dtype_is_given():
     plain = nn.BatchNorm1d(3)
     assert_same(assembled(pieces_of_module(plain)), plain.state_dict())
-    half = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in plain.state_dict().items()}
+    half = {name: tensor.half() if tensor.is_floating_point() else tensor
+            for name, tensor in plain.state_dict().items()}
     assert_same(assembled(pieces_of_module(plain, dtype=torch.float16)), half)
 
 

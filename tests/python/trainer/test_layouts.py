@@ -11,7 +11,7 @@ from assembly import assert_same, assembled
 
 REFUSED = {
     "refused_sharded_adapters": "Unsupported: tensor 'model.layers.0.self_attn.q_proj.weight'",
-    "refused_sharded_fused": "Unsupported: tensor 'encoder.layer.0.mlp.gate_proj.weight': a checkpoint holds it put together",
+    "refused_sharded_fused": "Unsupported: tensor 'encoder.layer.0.mlp.gate_proj.weight': a checkpoint holds it put",
     "refused_partial": "Unsupported: tensor 'summed': expected placements Shard and Replicate, got (Partial",
     "refused_unknown_replicas": "FailedPrecondition: tensor 'w': expected a mesh that says which of ranks",
     "refused_fsdp1": "FailedPrecondition: module '' is wrapped by FullyShardedDataParallel",
@@ -69,8 +69,9 @@ def test_replicas_share_the_bytes(folder, layout):
     assert max(sizes) - min(sizes) <= largest
 
 
-def test_a_rank_with_nothing_to_publish_has_no_number(folder):
-    ranks = read(folder / "4" / "nothing_left", 4)
+@pytest.mark.parametrize("layout", ["nothing_left", "gathered_masters", "gathered_fused"])
+def test_a_rank_with_nothing_to_publish_has_no_number(folder, layout):
+    ranks = read(folder / "4" / layout, 4)
     assert [rank["part"] for rank in ranks] == [(0, 1), None, None, None]
 
 
