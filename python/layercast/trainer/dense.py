@@ -43,7 +43,7 @@ def check_is_tensor(name: str, value: object) -> None:
 
 
 def _refusal(name: str, tensor: Tensor) -> Exception:
-    """Why check_dense() refuses a tensor. The most telling reason comes first: one that is quantized has an odd dtype."""
+    """Why check_dense() refuses a tensor; the most telling reason first, for a quantized one has an odd dtype too."""
     check_is_tensor(name, tensor)
     if tensor.layout is not _STRIDED:
         return Unsupported(f"tensor '{name}': expected a dense tensor, got a sparse one ({tensor.layout})")
