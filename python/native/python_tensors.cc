@@ -335,14 +335,15 @@ NamedTensor NamedTensorFrom(nb::handle element, bool stay) {
   nb::object parts = nb::steal(PySequence_Tuple(element.ptr()));
   const Py_ssize_t size = parts.is_valid() ? PyTuple_Size(parts.ptr()) : 0;
   PyErr_Clear();
-  if (size < 2 || size > 3 || !nb::isinstance<nb::str>(parts[0])) {
+  if (size < 2 || size > 4 || !nb::isinstance<nb::str>(parts[0])) {
     throw Error(ErrorCode::kInvalidArgument,
                 "expected (name, tensor), got " + nb::cast<std::string>(nb::repr(element)));
   }
   NamedTensor named = TensorFrom(nb::cast<std::string>(parts[0]), parts[1], stay);
-  if (size == 3 && !parts[2].is_none()) {
-    const nb::object part = parts[2];
-    named.part = TensorPart{.whole = ShapeFrom(named.name, part[0]), .offsets = ShapeFrom(named.name, part[1])};
+  if (size > 2 && !parts[2].is_none()) {
+    const nb::object whole = size == 4 ? nb::object(parts[2]) : nb::object(parts[2][0]);
+    const nb::object offsets = size == 4 ? nb::object(parts[3]) : nb::object(parts[2][1]);
+    named.part = TensorPart{.whole = ShapeFrom(named.name, whole), .offsets = ShapeFrom(named.name, offsets)};
   }
   return named;
 }

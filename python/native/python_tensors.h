@@ -24,7 +24,8 @@ Kept Keep(nb::object object);
 // own (on meta, freed, sparse, lazily conjugated or negated), or no dtype that Layercast has.
 NamedTensor TensorFrom(std::string name, nb::handle tensor, bool stay = false);
 
-// One element of what users iterate over: (name, tensor), or (name, tensor, (whole shape, offsets)).
+// One element of what users iterate over: (name, tensor), (name, tensor, (whole shape, offsets)), or a trainer's piece
+// (name, tensor, whole shape, offsets).
 NamedTensor NamedTensorFrom(nb::handle element, bool stay = false);
 
 // The tensor as a captured buffer, with its strides. Throws as TensorFrom, and kInvalidArgument on read-only memory.

@@ -3,12 +3,10 @@ the publisher, which takes anything that DLPack can carry."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """One box of one tensor. `tensor` is a torch.Tensor: detached, dense, not lazily negated, on CPU or CUDA, with any
     strides. It may be a view of the trainer's own memory."""
 
@@ -18,8 +16,7 @@ class Piece:
     offsets: tuple[int, ...] | None = None  # where in the whole this box begins; None: this is all of it
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(NamedTuple):
     """What a piece will be, known before any tensor is read."""
 
     name: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,26 +14,12 @@ from layercast.trainer.module import gathered, pieces_of_module, pieces_of_state
 from layercast.trainer.pieces import Pieces
 
 
-class Tuples:
-    """Pieces as (name, tensor, part), walked anew by each iteration."""
-
-    def __init__(self, pieces: Pieces) -> None:
-        self.pieces = pieces
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for piece in self.pieces:
-            if piece.whole is None:
-                yield piece.name, piece.tensor
-            else:
-                yield piece.name, piece.tensor, (piece.whole, piece.offsets)
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """What this rank publishes. ``part`` is (rank, ranks), None for a rank that has nothing to publish; ``gathers``:
     iterating is a collective."""
 
-    pieces: Tuples
+    pieces: Pieces
     part: tuple[int, int] | None
     config: str
     gathers: bool
@@ -42,7 +28,7 @@ class Source:
         """(name, torch's dtype, shape, part) of what ``pieces`` will give."""
         return [
             (spec.name, str(spec.dtype), spec.shape, None if spec.whole is None else (spec.whole, spec.offsets or ()))
-            for spec in self.pieces.pieces.specs()
+            for spec in self.pieces.specs()
         ]
 
 
@@ -68,7 +54,7 @@ def _source(pieces: Pieces, text: str, gathers: bool) -> Source:
     part = pieces.part
     if gathers:
         part = (0, 1) if len(pieces) else None  # rank 0 publishes
-    return Source(Tuples(pieces), part, text, gathers)
+    return Source(pieces, part, text, gathers)
 
 
 def endpoints_of_all(published: Any, group: Any = None) -> list[str]:
