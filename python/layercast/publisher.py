@@ -226,6 +226,9 @@ class Publisher:
             options.setdefault("ranks", source.part[1])
             if options.get("config") is None:
                 options["config"] = source.config
+            if not options.get("stream") and not source.pieces.makes_memory:  # a list is walked without Python
+                pieces = list(source.pieces)
+                return self._native.publish_list(pieces, borrowed, self._device_memory, **_given(options))
             if not borrowed and not options.get("stream"):
                 return self._native.publish_iterator(source.pieces, self._device_memory, **_given(options))
             return self._native.publish_pieces(

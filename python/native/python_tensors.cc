@@ -85,7 +85,7 @@ nb::object Imported(const char* name) {
 // ---- torch ----------------------------------------------------------------------------------------------------------
 
 struct Torch {
-  nb::object tensor_type, strided;
+  nb::object tensor_type, parameter_type, strided;
   std::unordered_map<PyObject*, DType> dtypes{};  // torch's dtypes are singletons
   PyObject* packed_f4 = nullptr;                  // two elements in a byte, which its shape counts as one
 };
@@ -96,7 +96,9 @@ Torch* ImportedTorch() {
   if (torch != nullptr) return torch;
   nb::object module = Imported("torch");
   if (module.is_none() || !nb::hasattr(module, "Tensor") || !nb::hasattr(module, "strided")) return nullptr;
-  auto* made = new Torch{.tensor_type = module.attr("Tensor"), .strided = module.attr("strided")};
+  auto* made = new Torch{.tensor_type = module.attr("Tensor"),
+                         .parameter_type = module.attr("nn").attr("Parameter"),
+                         .strided = module.attr("strided")};
   for (nb::handle key : module.attr("__dict__").attr("values")()) {
     if (!nb::isinstance(key, module.attr("dtype"))) continue;
     const std::string text = TextOf(key);
@@ -109,57 +111,64 @@ Torch* ImportedTorch() {
   return torch = made;
 }
 
-void CheckStorage(const std::string& name, nb::handle tensor, const Memory& memory) {
-  static const Name storage("untyped_storage"), nbytes("nbytes"), offset("storage_offset"), item("element_size");
+// Whether the storage reaches to the tensor's last element: it may have been freed or cut since.
+void CheckStorage(const std::string& name, nb::handle tensor, const Memory& memory, std::int64_t item_bytes) {
+  static const Name storage("untyped_storage"), nbytes("nbytes"), offset("storage_offset");
   std::int64_t last = nb::cast<std::int64_t>(offset.Call(tensor));
   for (std::size_t d = 0; d < memory.shape.size(); ++d) {
     if (memory.shape[d] == 0) return;
     last += (memory.shape[d] - 1) * memory.strides[d];
   }
-  const auto needs = (last + 1) * nb::cast<std::int64_t>(item.Call(tensor));
   const auto held = nb::cast<std::int64_t>(nbytes.Call(storage.Call(tensor)));
-  if (held >= needs) return;
-  Refuse(name,
-         "a storage of " + std::to_string(held) + " bytes where it needs " + std::to_string(needs) + ": was it freed?");
+  if (held >= (last + 1) * item_bytes) return;
+  Refuse(name, "a storage of " + std::to_string(held) + " bytes where it needs " +
+                   std::to_string((last + 1) * item_bytes) + ": was it freed?");
 }
 
-// What a tensor that is no plain memory is called.
-void CheckPlain(const std::string& name, const Torch& torch, nb::handle tensor) {
-  static const Name layout("layout"), is_meta("is_meta"), is_conj("is_conj"), is_neg("is_neg"),
-      is_quantized("is_quantized");
+// Refuses what is no plain memory of its own.
+void CheckPlain(const std::string& name, const Torch& torch, nb::handle tensor, DType dtype) {
+  static const Name layout("layout"), is_conj("is_conj"), is_neg("is_neg");
   if (!layout.Of(tensor).is(torch.strided)) Refuse(name, "one of layout " + TextOf(layout.Of(tensor)));
-  if (is_meta.Is(tensor)) Refuse(name, "one on meta");
-  if (is_quantized.Is(tensor)) Refuse(name, "a quantized one");
-  if (is_conj.CallIs(tensor)) Refuse(name, "a lazily conjugated view: call resolve_conj()");
+  if (dtype == DType::kC64 && is_conj.CallIs(tensor)) Refuse(name, "a lazily conjugated view: call resolve_conj()");
   if (is_neg.CallIs(tensor)) Refuse(name, "a lazily negated view: call resolve_neg()");
-  if (nb::hasattr(tensor, "placements")) Refuse(name, "a DTensor: publish the module or its state_dict, or to_local()");
+  const bool is_subclass = !tensor.type().is(torch.tensor_type) && !tensor.type().is(torch.parameter_type);
+  if (is_subclass && nb::hasattr(tensor, "placements")) {
+    Refuse(name, "a DTensor: publish the module or its state_dict, or to_local()");
+  }
+}
+
+Device DeviceOf(const std::string& name, nb::handle tensor) {
+  static const Name is_cpu("is_cpu"), is_cuda("is_cuda"), device("device"), index("index");
+  if (is_cpu.Is(tensor)) return {};
+  if (!is_cuda.Is(tensor)) Refuse(name, "one on " + TextOf(device.Of(tensor)));
+  return {Device::Kind::kCuda, nb::cast<int>(index.Of(device.Of(tensor)))};
+}
+
+// Of float4_e2m1fn_x2, an element of torch's is two.
+void CountPairs(const std::string& name, Memory& memory) {
+  if (memory.shape.empty()) Refuse(name, "a float4_e2m1fn_x2 without dimensions");
+  if (!IsContiguous(memory)) Refuse(name, "a strided float4_e2m1fn_x2");
+  memory.shape.back() *= 2;
+  for (std::size_t d = 0; d + 1 < memory.strides.size(); ++d) memory.strides[d] *= 2;
 }
 
 Memory MemoryOfTorch(const std::string& name, const Torch& torch, nb::handle tensor) {
-  static const Name dtype("dtype"), shape("shape"), stride("stride"), data_ptr("data_ptr"), is_cpu("is_cpu"),
-      is_cuda("is_cuda"), device("device"), index("index");
-  CheckPlain(name, torch, tensor);
+  static const Name dtype("dtype"), shape("shape"), stride("stride"), data_ptr("data_ptr");
   const nb::object type = dtype.Of(tensor);
   const auto known = torch.dtypes.find(type.ptr());
   if (known == torch.dtypes.end()) {
     throw Error(ErrorCode::kUnsupported, "'" + name + "': Layercast has no dtype for " + TextOf(type));
   }
+  CheckPlain(name, torch, tensor, known->second);
   Memory memory{.dtype = known->second,
                 .shape = IntegersOf(shape.Of(tensor)),
                 .strides = IntegersOf(stride.Call(tensor)),
+                .device = DeviceOf(name, tensor),
                 .keeper = nb::borrow(tensor)};
-  CheckStorage(name, tensor, memory);
+  const bool pairs = type.ptr() == torch.packed_f4;
+  CheckStorage(name, tensor, memory, pairs ? 1 : BitsPerElement(memory.dtype) / 8);
   memory.address = nb::cast<std::uintptr_t>(data_ptr.Call(tensor));
-  if (!is_cpu.Is(tensor)) {
-    if (!is_cuda.Is(tensor)) Refuse(name, "one on " + TextOf(device.Of(tensor)));
-    memory.device = {Device::Kind::kCuda, nb::cast<int>(index.Of(device.Of(tensor)))};
-  }
-  if (type.ptr() == torch.packed_f4) {
-    if (memory.shape.empty()) Refuse(name, "a float4_e2m1fn_x2 without dimensions");
-    if (!IsContiguous(memory)) Refuse(name, "a strided float4_e2m1fn_x2");
-    memory.shape.back() *= 2;
-    for (std::size_t d = 0; d + 1 < memory.strides.size(); ++d) memory.strides[d] *= 2;
-  }
+  if (pairs) CountPairs(name, memory);
   return memory;
 }
 

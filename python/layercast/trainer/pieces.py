@@ -73,6 +73,13 @@ class Pieces:
         """(rank, ranks) among the ranks that publish something; None: this rank has nothing to publish."""
         return self._part
 
+    @property
+    def makes_memory(self) -> bool:
+        """Some pieces are no views of the trainer's tensors: they are cast, merged, computed or gathered."""
+        plan = self._plan
+        adapted = any(held.layer is not None for held in plan.held)
+        return not self._held or bool(plan.dtypes) or bool(plan.computed) or adapted
+
     def specs(self) -> list[Spec]:
         """Of what an iteration will give, in its order. Reads no tensor."""
         return list(self._specs()) if self._keep else []
