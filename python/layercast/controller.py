@@ -6,10 +6,12 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence as AbstractSequence
 from dataclasses import dataclass
+import functools
 from types import TracebackType
 from typing import Any
 
 from layercast import _native, logs
+from layercast._asynchronous import in_thread
 from layercast._native import Version
 from layercast.errors import Error, InvalidArgument, of_code
 from layercast.publisher import Published, Publisher
@@ -160,20 +162,11 @@ class Controller:
 
     async def reload_async(self, *arguments: Any, **options: Any) -> list[EngineOutcome]:
         """:meth:`reload` on a thread, for asyncio. Cancelling the task gives the call up."""
-        return await self._in_thread(self.reload, *arguments, **options)
+        return await in_thread(functools.partial(self.reload, *arguments, **options), self.cancel)
 
     async def generate_async(self, *arguments: Any, **options: Any) -> list[Sequence]:
         """:meth:`generate` on a thread, for asyncio. Cancelling the task gives the call up."""
-        return await self._in_thread(self.generate, *arguments, **options)
-
-    async def _in_thread(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        import asyncio
-
-        try:
-            return await asyncio.to_thread(call, *arguments, **options)
-        except asyncio.CancelledError:
-            self.cancel()
-            raise
+        return await in_thread(functools.partial(self.generate, *arguments, **options), self.cancel)
 
     def close(self) -> None:
         self._native.close()

@@ -27,7 +27,7 @@ _NAMES = {
     "F8_E8M0": ("float8_e8m0fnu", "float8_e8m0fnu"),
     "F8_E4M3FNUZ": ("float8_e4m3fnuz", "float8_e4m3fnuz"),
     "F8_E5M2FNUZ": ("float8_e5m2fnuz", "float8_e5m2fnuz"),
-    "F4": ("float4_e2m1fn_x2", None),
+    "F4": ("float4_e2m1fn_x2", "float4_e2m1fn"),
 }
 
 
@@ -56,3 +56,19 @@ def numpy_dtype(name: str) -> Any:
     except ImportError as error:
         raise Unsupported(f"numpy has no dtype for {name} without the package ml_dtypes") from error
     return numpy.dtype(getattr(ml_dtypes, spelling))
+
+
+def packed_f4(array: Any) -> Any:
+    """Two elements of ml_dtypes' float4_e2m1fn in a byte, the first in its low half. The last extent is even."""
+    import numpy
+
+    codes = numpy.ascontiguousarray(array).view(numpy.uint8)
+    return codes[..., ::2] | codes[..., 1::2] << 4
+
+
+def unpacked_f4(data: Any) -> Any:
+    """The inverse: an array of bytes as one of twice as many float4_e2m1fn."""
+    import numpy
+
+    codes = numpy.stack((data & 15, data >> 4), axis=-1).reshape(-1)
+    return codes.view(numpy_dtype("F4"))

@@ -5,11 +5,18 @@ Each is also the builtin exception that a Python programmer would catch there.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from layercast.controller import EngineOutcome
+
 
 class Error(Exception):
     """Whatever the world can cause: a bad file, a wrong argument, a dead peer. ``code`` is its name on the wire."""
 
     code = "internal"
+    #: Of a controller's call that failed, what each engine answered.
+    outcomes: list[EngineOutcome] | None = None
 
 
 class InvalidArgument(Error, ValueError):
@@ -18,7 +25,7 @@ class InvalidArgument(Error, ValueError):
     code = "invalid_argument"
 
 
-class NotFound(Error, FileNotFoundError, LookupError):
+class NotFound(Error, FileNotFoundError, KeyError):
     """A file, tensor, version or peer that was named does not exist."""
 
     code = "not_found"

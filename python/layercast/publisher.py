@@ -7,11 +7,13 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+import functools
 from threading import Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generator
 
 from layercast import _native, logs
+from layercast._asynchronous import in_thread
 from layercast._native import Version
 from layercast.errors import FailedPrecondition, InvalidArgument
 
@@ -120,16 +122,16 @@ class Publisher:
         self.lineage = lineage
         self._device_memory = device_memory
         self._native = _native.Publisher(
-            endpoint,
-            allow_remote,
-            retained_versions,
-            evicted_versions,
-            eviction_seconds,
-            threads,
-            stream_window_bytes,
-            peer_timeout,
-            list(channels),
-            nccl_fleet,
+            endpoint=endpoint,
+            allow_remote=allow_remote,
+            retained_versions=retained_versions,
+            evicted_versions=evicted_versions,
+            eviction_seconds=eviction_seconds,
+            threads=threads,
+            stream_window_bytes=stream_window_bytes,
+            peer_timeout=peer_timeout,
+            channels=list(channels),
+            nccl_fleet=nccl_fleet,
         )
 
     @property
@@ -178,10 +180,7 @@ class Publisher:
         whatever an iterator raises.
         """
         began = time.perf_counter()
-        options: dict[str, Any] = {"lineage": self.lineage if lineage is None else lineage, "step": step}
-        options |= {"stream": stream, "config": config, "run": run}
-        if rank is not None:
-            options |= {"rank": rank[0], "ranks": rank[1]}
+        options = {**self._named(step, lineage, config, rank, run), "stream": stream}
         if isinstance(weights, (str, os.PathLike)):
             options["layer_order"] = stream
             native = self._native.publish_checkpoint(os.fspath(weights), load_format, **_given(options))
@@ -192,17 +191,26 @@ class Publisher:
         return Published(native, self.endpoint, time.perf_counter() - began)
 
     @contextmanager
-    def borrowed(self, weights: Any, *, step: int, **options: Any) -> Iterator[Published | None]:
+    def borrowed(
+        self,
+        weights: Any,
+        *,
+        step: int,
+        lineage: str | None = None,
+        dtype: Any = None,
+        adapters: str = "merge",
+        config: str | None = None,
+        rank: tuple[int, int] | None = None,
+        run: str | None = None,
+    ) -> Iterator[Published | None]:
         """Publishes without a copy: the tensors must not change within the ``with``, and engines take them in it.
 
         Leaving it withdraws the version, and waits until nobody reads it any more. Takes what :meth:`publish` takes, but
         no iterator and no path; tensors that are cast, merged or made contiguous are copied nevertheless.
         """
         began = time.perf_counter()
-        given: dict[str, Any] = {"lineage": options.pop("lineage", None) or self.lineage, "step": step}
-        dtype, adapters = options.pop("dtype", None), options.pop("adapters", "merge")
-        given |= options
-        native = self._publish_tensors(weights, dtype, adapters, False, True, given)
+        options = self._named(step, lineage, config, rank, run)
+        native = self._publish_tensors(weights, dtype, adapters, False, True, options)
         if native is None:
             yield None
             return
@@ -212,6 +220,15 @@ class Publisher:
         finally:
             published.withdraw()
             published.wait()
+
+    def _named(
+        self, step: int, lineage: str | None, config: str | None, rank: tuple[int, int] | None, run: str | None
+    ) -> dict[str, Any]:
+        options: dict[str, Any] = {"lineage": self.lineage if lineage is None else lineage, "step": step}
+        options |= {"config": config, "run": run}
+        if rank is not None:
+            options |= {"rank": rank[0], "ranks": rank[1]}
+        return options
 
     def _publish_tensors(
         self, weights: Any, dtype: Any, adapters: str, gather: bool, borrowed: bool, options: dict[str, Any]
@@ -244,10 +261,11 @@ class Publisher:
         return self._native.publish_iterator(weights, self._device_memory, **_given(options))
 
     async def publish_async(self, weights: Any, **options: Any) -> Published | None:
-        """:meth:`publish` on a thread, for asyncio."""
-        import asyncio
+        """:meth:`publish` on a thread, for asyncio.
 
-        return await asyncio.to_thread(self.publish, weights, **options)
+        Cancelling the task does not end the call, which reads the tensors: the task is cancelled once it has ended.
+        """
+        return await in_thread(functools.partial(self.publish, weights, **options))
 
     def close(self) -> None:
         """Ends all sessions; returns once no walk of a stream runs any more. Versions count as released then."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+import functools
 from types import TracebackType
 from typing import Any
 
 from layercast import _native, logs
+from layercast._asynchronous import in_thread
 from layercast._native import Version
 from layercast.controller import Progress, _told
 from layercast.errors import FailedPrecondition, InvalidArgument
@@ -28,7 +30,8 @@ def buffer_specs(
 
     ``model`` is a folder with a config.json. Takes the arguments of :class:`Receiver` that concern the model.
     """
-    specs = _native.buffer_specs(**_model(model, tp_rank, tp_size, quantization), **layout)
+    known = _known(layout, _LAYOUT | _PARALLEL)
+    specs = _native.buffer_specs(**_model(model, tp_rank, tp_size, quantization), **known)
     return [TensorSpec(*spec) for spec in specs]
 
 
@@ -149,10 +152,12 @@ class Receiver:
         return Report(self._native.reload_from_publishers(tell, endpoints, lineage, step, **options))
 
     async def reload_weights_async(self, *arguments: Any, **options: Any) -> Report:
-        """:meth:`reload_weights` on a thread, for asyncio."""
-        import asyncio
+        """:meth:`reload_weights` on a thread, for asyncio. Cancelling the task gives the reload up."""
+        return await in_thread(functools.partial(self.reload_weights, *arguments, **options), self.cancel)
 
-        return await asyncio.to_thread(self.reload_weights, *arguments, **options)
+    def cancel(self) -> None:
+        """Gives up the reload that is under way, which raises Cancelled; may be called from any thread."""
+        self._native.cancel()
 
     def verify(self) -> None:
         """Reads the served bytes back; raises Corrupt if they are not those that were staged."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from layercast import _native
-from layercast.dtypes import numpy_dtype, torch_dtype
+from layercast.dtypes import numpy_dtype, torch_dtype, unpacked_f4
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,15 @@ class Tensor:
         return self.data.nbytes
 
     def numpy(self) -> Any:
-        """A read-only view as a numpy array; bf16 and fp8 need the package ml_dtypes."""
+        """A read-only view as a numpy array; bf16 and fp8 need the package ml_dtypes.
+
+        Of F4 a copy, for ml_dtypes has one element in a byte.
+        """
         import numpy
 
-        return numpy.frombuffer(self.data, dtype=numpy.uint8).view(numpy_dtype(self.dtype)).reshape(self.shape)
+        data = numpy.frombuffer(self.data, dtype=numpy.uint8)
+        values = unpacked_f4(data) if self.dtype == "F4" else data.view(numpy_dtype(self.dtype))
+        return values.reshape(self.shape)
 
     def torch(self) -> Any:
         """A view as a torch tensor on the CPU. torch knows no read-only memory: writing to it ends the process."""

@@ -5,20 +5,44 @@
 #include <map>
 #include <mutex>
 
+#include "python/native/options.h"
 #include "python/native/owned.h"
 #include "python/native/waits.h"
 
 namespace layercast::python {
 namespace {
 
-std::chrono::milliseconds FromSeconds(double seconds) {
-  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
-}
+struct PythonController {
+  explicit PythonController(std::vector<std::string> endpoints) : controller(std::move(endpoints)) {}
+  Controller controller;
+  bool in_call = false;  // guarded by the GIL
+};
+
+using OwnedController = Owned<PythonController>;
+
+// One call's turn; needs the GIL. Throws kFailedPrecondition while another call has it.
+class Turn {
+ public:
+  explicit Turn(PythonController& of) : of_(of) {
+    if (of.in_call) {
+      throw Error(ErrorCode::kFailedPrecondition, "the controller is in another call: a thread needs one of its own");
+    }
+    of.in_call = true;
+  }
+  ~Turn() { of_.in_call = false; }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  PythonController& of_;
+};
 
 template <typename Call>
-auto Interruptibly(Owned<Controller>& self, Call call) {
-  const std::shared_ptr<Controller> open = self.get();
-  return RunInterruptibly([open, call = std::move(call)] { return call(*open); }, [open] { open->Cancel(); });
+auto Interruptibly(OwnedController& self, Call call, const std::function<void()>& meanwhile = {}) {
+  const std::shared_ptr<PythonController> open = self.get();
+  const Turn turn(*open);
+  return RunInterruptibly([open, call = std::move(call)] { return call(open->controller); },
+                          [open] { open->controller.Cancel(); }, meanwhile);
 }
 
 void BindOutcome(nb::module_& module) {
@@ -73,51 +97,43 @@ class NewestProgress {
   std::map<std::size_t, EngineProgress> newest_;  // guarded by mutex_
 };
 
-std::vector<EngineOutcome> Reload(Owned<Controller>& self, ReloadRequest request, const nb::object& on_progress) {
-  const std::shared_ptr<Controller> open = self.get();
+std::vector<EngineOutcome> Reload(OwnedController& self, ReloadRequest request, const nb::object& on_progress) {
   const auto progress = std::make_shared<NewestProgress>();
   std::function<void()> meanwhile;
   if (!on_progress.is_none()) {
     request.on_progress = [progress](const EngineProgress& of_engine) { progress->Put(of_engine); };
     meanwhile = [progress, &on_progress] { progress->Tell(on_progress); };
   }
-  auto outcomes =
-      RunInterruptibly([open, request] { return open->ReloadWeights(request); }, [open] { open->Cancel(); }, meanwhile);
+  auto outcomes = Interruptibly(self, [request](Controller& open) { return open.ReloadWeights(request); }, meanwhile);
   if (meanwhile) meanwhile();
   return outcomes;
 }
 
 ReloadRequest RequestFrom(const nb::kwargs& options) {
-  const auto get = [&options]<typename T>(const char* name, T otherwise) {
-    return options.contains(name) ? nb::cast<T>(options[name]) : otherwise;
-  };
-  return {.publisher = get("publisher", std::string()),
-          .version = get("version", std::optional<Version>()),
-          .engine = get("engine", std::string()),
-          .weights_path = get("weights_path", std::string()),
-          .load_format = get("load_format", std::string("auto")),
-          .partial = get("partial", false),
-          .may_keep = get("may_keep", std::vector<std::string>()),
-          .allow_config_change = get("allow_config_change", false),
-          .channel = get("channel", std::string()),
-          .pause_mode = get("pause_mode", std::string()),
-          .all_or_none = get("all_or_none", false),
-          .timeout = FromSeconds(get("timeout", 300.0))};
+  return {.publisher = Option(options, "publisher", std::string()),
+          .version = Option(options, "version", std::optional<Version>()),
+          .engine = Option(options, "engine", std::string()),
+          .weights_path = Option(options, "weights_path", std::string()),
+          .load_format = Option(options, "load_format", std::string("auto")),
+          .partial = Option(options, "partial", false),
+          .may_keep = Option(options, "may_keep", std::vector<std::string>()),
+          .allow_config_change = Option(options, "allow_config_change", false),
+          .channel = Option(options, "channel", std::string()),
+          .pause_mode = Option(options, "pause_mode", std::string()),
+          .all_or_none = Option(options, "all_or_none", false),
+          .timeout = Seconds(options, "timeout", 300.0)};
 }
 
 GenerateRequest GenerateFrom(std::vector<std::vector<std::int32_t>> prompts, const nb::kwargs& options) {
-  const auto get = [&options]<typename T>(const char* name, T otherwise) {
-    return options.contains(name) ? nb::cast<T>(options[name]) : otherwise;
-  };
   return {.prompts = std::move(prompts),
-          .max_new = get("max_new", std::int64_t{16}),
-          .temperature = get("temperature", 0.0),
-          .top_p = get("top_p", 1.0),
-          .top_k = get("top_k", std::int64_t{0}),
-          .seed = get("seed", std::uint64_t{0}),
-          .stop_tokens = get("stop_tokens", std::vector<std::int32_t>()),
-          .ignore_eos = get("ignore_eos", false),
-          .timeout = FromSeconds(get("timeout", 300.0))};
+          .max_new = Option(options, "max_new", std::int64_t{16}),
+          .temperature = Option(options, "temperature", 0.0),
+          .top_p = Option(options, "top_p", 1.0),
+          .top_k = Option(options, "top_k", std::int64_t{0}),
+          .seed = Option(options, "seed", std::uint64_t{0}),
+          .stop_tokens = Option(options, "stop_tokens", std::vector<std::int32_t>()),
+          .ignore_eos = Option(options, "ignore_eos", false),
+          .timeout = Seconds(options, "timeout", 300.0)};
 }
 
 }  // namespace
@@ -125,34 +141,34 @@ GenerateRequest GenerateFrom(std::vector<std::vector<std::int32_t>> prompts, con
 void BindController(nb::module_& module) {
   BindOutcome(module);
   BindSequence(module);
-  nb::class_<Owned<Controller>>(module, "Controller")
+  nb::class_<OwnedController>(module, "Controller")
       .def("__init__",
-           [](Owned<Controller>* self, std::vector<std::string> endpoints) {
-             new (self) Owned<Controller>("controller", std::make_unique<Controller>(std::move(endpoints)));
+           [](OwnedController* self, std::vector<std::string> endpoints) {
+             new (self) OwnedController("controller", std::make_unique<PythonController>(std::move(endpoints)));
            })
-      .def_prop_ro("endpoints", [](const Owned<Controller>& self) { return self.get()->endpoints(); })
-      .def("close", &Owned<Controller>::Close)
-      .def("cancel", [](Owned<Controller>& self) { self.get()->Cancel(); })
+      .def_prop_ro("endpoints", [](const OwnedController& self) { return self.get()->controller.endpoints(); })
+      .def("close", &OwnedController::Close)
+      .def("cancel", [](OwnedController& self) { self.get()->controller.Cancel(); })
       .def(
           "reload",
-          [](Owned<Controller>& self, const nb::object& on_progress, const nb::kwargs& options) {
+          [](OwnedController& self, const nb::object& on_progress, const nb::kwargs& options) {
             return Reload(self, RequestFrom(options), on_progress);
           },
           nb::arg("on_progress").none(), nb::arg("options"))
       .def("pause",
-           [](Owned<Controller>& self, std::string mode, double lease) {
-             const PauseRequest request{.mode = std::move(mode), .lease = FromSeconds(lease)};
+           [](OwnedController& self, std::string mode, double lease) {
+             const PauseRequest request{.mode = std::move(mode), .lease = FromSeconds("lease", lease)};
              return Interruptibly(self, [request](Controller& open) { return open.Pause(request); });
            })
       .def("resume",
-           [](Owned<Controller>& self) { return Interruptibly(self, [](Controller& open) { return open.Resume(); }); })
+           [](OwnedController& self) { return Interruptibly(self, [](Controller& open) { return open.Resume(); }); })
       .def("generate",
-           [](Owned<Controller>& self, std::vector<std::vector<std::int32_t>> prompts, std::size_t engine,
+           [](OwnedController& self, std::vector<std::vector<std::int32_t>> prompts, std::size_t engine,
               const nb::kwargs& options) {
              const GenerateRequest request = GenerateFrom(std::move(prompts), options);
              return Interruptibly(self, [request, engine](Controller& open) { return open.Generate(request, engine); });
            })
-      .def("status", [](Owned<Controller>& self, std::size_t engine) {
+      .def("status", [](OwnedController& self, std::size_t engine) {
         return Interruptibly(self, [engine](Controller& open) { return open.Status(engine); });
       });
 }

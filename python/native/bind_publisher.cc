@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "layercast/error.h"
+#include "python/native/options.h"
 #include "python/native/owned.h"
 #include "python/native/python_tensors.h"
 #include "python/native/waits.h"
@@ -15,10 +16,6 @@ namespace layercast::python {
 namespace {
 
 using Milliseconds = std::chrono::milliseconds;
-
-Milliseconds FromSeconds(double seconds) {
-  return std::chrono::ceil<Milliseconds>(std::chrono::duration<double>(seconds));
-}
 
 // A list of tensors that may be walked any number of times, in any order, from any thread. The memory is kept until the
 // last walk that saw it is forgotten, and what was borrowed.
@@ -153,21 +150,32 @@ PublishedVersion Publish(Owned<Publisher>& publisher, PublishCall call, Weights 
 }
 
 PublishCall CallFrom(const nb::kwargs& options) {
-  const auto get = [&options]<typename T>(const char* name, T otherwise) {
-    return options.contains(name) ? nb::cast<T>(options[name]) : otherwise;
-  };
-  return {.lineage = get("lineage", std::string()),
-          .step = get("step", std::uint64_t{0}),
-          .stream = get("stream", false),
-          .layer_order = get("layer_order", false),
-          .part = {.rank = get("rank", 0), .ranks = get("ranks", 1)},
-          .run = get("run", std::optional<std::string>()),
-          .config = get("config", std::string())};
+  return {.lineage = Option(options, "lineage", std::string()),
+          .step = Option(options, "step", std::uint64_t{0}),
+          .stream = Option(options, "stream", false),
+          .layer_order = Option(options, "layer_order", false),
+          .part = {.rank = Option(options, "rank", 0), .ranks = Option(options, "ranks", 1)},
+          .run = Option(options, "run", std::optional<std::string>()),
+          .config = Option(options, "config", std::string())};
+}
+
+PublisherOptions OptionsFrom(const nb::kwargs& options) {
+  const PublisherOptions usual;
+  return {.endpoint = Option(options, "endpoint", usual.endpoint),
+          .allow_remote = Option(options, "allow_remote", usual.allow_remote),
+          .retained_versions = Option(options, "retained_versions", usual.retained_versions),
+          .evicted_versions = Option(options, "evicted_versions", usual.evicted_versions),
+          .eviction_time = Seconds(options, "eviction_seconds", 600.0),
+          .threads = Option(options, "threads", usual.threads),
+          .stream_window_bytes = Option(options, "stream_window_bytes", usual.stream_window_bytes),
+          .peer_timeout = Seconds(options, "peer_timeout", 5.0),
+          .channels = Option(options, "channels", usual.channels),
+          .nccl_fleet = Option(options, "nccl_fleet", usual.nccl_fleet)};
 }
 
 // Looks for signals while it waits, and gives the GIL up.
 bool WaitReleased(const PublishedVersion& published, std::optional<double> seconds) {
-  const auto end = std::chrono::steady_clock::now() + FromSeconds(seconds.value_or(1e9));
+  const auto end = std::chrono::steady_clock::now() + FromSeconds("timeout", seconds.value_or(kLongestSeconds));
   while (true) {
     CheckSignals();
     const auto left = std::chrono::ceil<Milliseconds>(end - std::chrono::steady_clock::now());
@@ -192,19 +200,8 @@ void BindPublisher(nb::module_& module) {
   BindPublishedVersion(module);
   nb::class_<Owned<Publisher>>(module, "Publisher")
       .def("__init__",
-           [](Owned<Publisher>* self, std::string endpoint, bool allow_remote, std::size_t retained_versions,
-              std::size_t evicted_versions, double eviction_seconds, std::size_t threads, std::uint64_t stream_window,
-              double peer_timeout, std::vector<std::string> channels, std::size_t nccl_fleet) {
-             const PublisherOptions options{.endpoint = std::move(endpoint),
-                                            .allow_remote = allow_remote,
-                                            .retained_versions = retained_versions,
-                                            .evicted_versions = evicted_versions,
-                                            .eviction_time = FromSeconds(eviction_seconds),
-                                            .threads = threads,
-                                            .stream_window_bytes = stream_window,
-                                            .peer_timeout = FromSeconds(peer_timeout),
-                                            .channels = std::move(channels),
-                                            .nccl_fleet = nccl_fleet};
+           [](Owned<Publisher>* self, const nb::kwargs& given) {
+             const PublisherOptions options = OptionsFrom(given);
              std::unique_ptr<Publisher> publisher;
              {
                const nb::gil_scoped_release release;

@@ -99,8 +99,10 @@ nb::object Dequantized(const nb::list& tensors, const std::string& name, const s
 
 void BindQuantize(nb::module_& module) {
   module.def("known_recipes", KnownRecipes);
-  module.def("quantize", Quantize);
-  module.def("dequantize", Dequantized);
+  module.def("quantize", Quantize, nb::arg("weight").none(), nb::arg("recipe"), nb::arg("power_of_two_scales"),
+             nb::arg("threads"));
+  module.def("dequantize", Dequantized, nb::arg("tensors"), nb::arg("recipe"), nb::arg("dtype"), nb::arg("rows"),
+             nb::arg("columns"), nb::arg("threads"));
 }
 
 }  // namespace layercast::python

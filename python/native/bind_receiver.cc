@@ -9,6 +9,7 @@
 #include "engine_side/reload/layout/layer_recipes.h"
 #include "layercast/model/registry.h"
 #include "layercast/model_description.h"
+#include "python/native/options.h"
 #include "python/native/owned.h"
 #include "python/native/python_tensors.h"
 #include "python/native/waits.h"
@@ -25,23 +26,20 @@ struct RankModel {
 };
 
 RankModel ModelFrom(const nb::kwargs& options) {
-  const auto get = [&options]<typename T>(const char* name, T otherwise) {
-    return options.contains(name) ? nb::cast<T>(options[name]) : otherwise;
-  };
-  RankModel model{.directory = get("directory", std::string()), .config = get("config", std::string())};
-  model.parallel = {.tp_rank = get("tp_rank", 0),
-                    .tp_size = get("tp_size", 1),
-                    .ep_rank = get("ep_rank", 0),
-                    .ep_size = get("ep_size", 1),
-                    .pp_rank = get("pp_rank", 0),
-                    .pp_size = get("pp_size", 1)};
-  model.quantization.recipe = get("quantization", std::string("none"));
-  model.quantization.power_of_two_scales = get("power_of_two_scales", false);
-  model.quantization.requantize = get("requantize", false);
-  model.quantization.layout = {.row_alignment = get("row_alignment", std::int64_t{1}),
-                               .column_alignment = get("column_alignment", std::int64_t{1}),
-                               .transposed = get("transposed", false),
-                               .column_major = get("column_major", false)};
+  RankModel model{.directory = Option(options, "directory", std::string()), .config = Option(options, "config", std::string())};
+  model.parallel = {.tp_rank = Option(options, "tp_rank", 0),
+                    .tp_size = Option(options, "tp_size", 1),
+                    .ep_rank = Option(options, "ep_rank", 0),
+                    .ep_size = Option(options, "ep_size", 1),
+                    .pp_rank = Option(options, "pp_rank", 0),
+                    .pp_size = Option(options, "pp_size", 1)};
+  model.quantization.recipe = Option(options, "quantization", std::string("none"));
+  model.quantization.power_of_two_scales = Option(options, "power_of_two_scales", false);
+  model.quantization.requantize = Option(options, "requantize", false);
+  model.quantization.layout = {.row_alignment = Option(options, "row_alignment", std::int64_t{1}),
+                               .column_alignment = Option(options, "column_alignment", std::int64_t{1}),
+                               .transposed = Option(options, "transposed", false),
+                               .column_major = Option(options, "column_major", false)};
   return model;
 }
 
@@ -52,21 +50,15 @@ std::unique_ptr<Module> TreeOf(const RankModel& model) {
 }
 
 ReceiverOptions OptionsFrom(const nb::kwargs& options) {
-  const auto get = [&options]<typename T>(const char* name, T otherwise) {
-    return options.contains(name) ? nb::cast<T>(options[name]) : otherwise;
-  };
-  const auto milliseconds = [](double seconds) {
-    return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
-  };
-  return {.engine = get("engine", std::string("engine")),
-          .channel = get("channel", std::string()),
-          .threads = get("threads", std::size_t{2}),
-          .buffer_limit = get("buffer_limit", std::uint64_t{0}),
-          .relay = get("relay", std::string()),
-          .relay_remote = get("relay_remote", false),
-          .timeout = milliseconds(get("timeout", 300.0)),
-          .peer_timeout = milliseconds(get("peer_timeout", 5.0)),
-          .commit = CommitPolicyNamed(get("commit", std::string("staged")))};
+  return {.engine = Option(options, "engine", std::string("engine")),
+          .channel = Option(options, "channel", std::string()),
+          .threads = Option(options, "threads", std::size_t{2}),
+          .buffer_limit = Option(options, "buffer_limit", std::uint64_t{0}),
+          .relay = Option(options, "relay", std::string()),
+          .relay_remote = Option(options, "relay_remote", false),
+          .timeout = Seconds(options, "timeout", 300.0),
+          .peer_timeout = Seconds(options, "peer_timeout", 5.0),
+          .commit = CommitPolicyNamed(Option(options, "commit", std::string("staged")))};
 }
 
 std::vector<CapturedBuffer> BuffersFrom(const nb::dict& tensors) {
@@ -116,12 +108,10 @@ using OwnedReceiver = Owned<PythonReceiver>;
 
 // Which of a source's tensors are taken.
 void Narrow(ReloadSource& source, const nb::kwargs& options) {
-  if (options.contains("partial")) source.partial = nb::cast<bool>(options["partial"]);
-  if (options.contains("may_keep")) source.may_keep = nb::cast<std::vector<std::string>>(options["may_keep"]);
-  if (options.contains("allow_config_change")) {
-    source.allow_config_change = nb::cast<bool>(options["allow_config_change"]);
-  }
-  if (options.contains("config")) source.config = nb::cast<std::string>(options["config"]);
+  source.partial = Option(options, "partial", source.partial);
+  source.may_keep = Option(options, "may_keep", source.may_keep);
+  source.allow_config_change = Option(options, "allow_config_change", source.allow_config_change);
+  source.config = Option(options, "config", source.config);
 }
 
 // On a thread of its own, while this one looks for signals: for sources that are not walked in Python.
@@ -230,6 +220,11 @@ void BindReceiver(nb::module_& module) {
            })
       .def("close", &OwnedReceiver::Close)
       .def_prop_ro("closed", &OwnedReceiver::closed)
+      .def("cancel",
+           [](OwnedReceiver& self) {
+             const std::shared_ptr<PythonReceiver> open = self.get();
+             open->receiver->Cancel(open->receiver->attempt());
+           })
       .def_prop_ro("version", [](const OwnedReceiver& self) { return self.get()->receiver->version(); })
       .def_prop_ro("torn", [](const OwnedReceiver& self) { return self.get()->receiver->torn().has_value(); })
       .def_prop_ro("report_json", [](const OwnedReceiver& self) { return self.get()->receiver->report().ToJson(); })

@@ -34,6 +34,11 @@ class Owned : public Closable {
 
   // Calls under way keep it until they return.
   std::shared_ptr<T> get() const {
+    if (::getpid() != process_) {
+      throw Error(ErrorCode::kFailedPrecondition, std::string("the ") + what_ + " is of process " +
+                                                      std::to_string(process_) +
+                                                      ", which this one was forked from: make one here");
+    }
     if (object_ == nullptr) throw Error(ErrorCode::kFailedPrecondition, std::string("the ") + what_ + " is closed");
     return object_;
   }

@@ -75,6 +75,7 @@ std::vector<std::int64_t> IntegersOf(nb::handle sequence) {
 }
 
 std::string TextOf(nb::handle object) { return nb::cast<std::string>(nb::str(object)); }
+std::string TypeOf(nb::handle object) { return TextOf(object.type().attr("__name__")); }
 
 // The module if the program has imported it, or null: Layercast imports neither torch nor numpy by itself.
 nb::object Imported(const char* name) {
@@ -127,7 +128,8 @@ void CheckStorage(const std::string& name, nb::handle tensor, const Memory& memo
 
 // Refuses what is no plain memory of its own.
 void CheckPlain(const std::string& name, const Torch& torch, nb::handle tensor, DType dtype) {
-  static const Name layout("layout"), is_conj("is_conj"), is_neg("is_neg");
+  static const Name layout("layout"), is_conj("is_conj"), is_neg("is_neg"), is_nested("is_nested");
+  if (is_nested.Is(tensor)) Refuse(name, "a nested one");
   if (!layout.Of(tensor).is(torch.strided)) Refuse(name, "one of layout " + TextOf(layout.Of(tensor)));
   if (dtype == DType::kC64 && is_conj.CallIs(tensor)) Refuse(name, "a lazily conjugated view: call resolve_conj()");
   if (is_neg.CallIs(tensor)) Refuse(name, "a lazily negated view: call resolve_neg()");
@@ -144,7 +146,7 @@ Device DeviceOf(const std::string& name, nb::handle tensor) {
   return {Device::Kind::kCuda, nb::cast<int>(index.Of(device.Of(tensor)))};
 }
 
-// Of float4_e2m1fn_x2, an element of torch's is two.
+// Of a float4_e2m1fn_x2, as torch and DLPack have it, whose every element is two.
 void CountPairs(const std::string& name, Memory& memory) {
   if (memory.shape.empty()) Refuse(name, "a float4_e2m1fn_x2 without dimensions");
   if (!IsContiguous(memory)) Refuse(name, "a strided float4_e2m1fn_x2");
@@ -152,7 +154,13 @@ void CountPairs(const std::string& name, Memory& memory) {
   for (std::size_t d = 0; d + 1 < memory.strides.size(); ++d) memory.strides[d] *= 2;
 }
 
-Memory MemoryOfTorch(const std::string& name, const Torch& torch, nb::handle tensor) {
+std::int64_t ElementsOf(const Memory& memory) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : memory.shape) elements *= extent;
+  return elements;
+}
+
+Memory ReadTorch(const std::string& name, const Torch& torch, nb::handle tensor) {
   static const Name dtype("dtype"), shape("shape"), stride("stride"), data_ptr("data_ptr");
   const nb::object type = dtype.Of(tensor);
   const auto known = torch.dtypes.find(type.ptr());
@@ -168,8 +176,19 @@ Memory MemoryOfTorch(const std::string& name, const Torch& torch, nb::handle ten
   const bool pairs = type.ptr() == torch.packed_f4;
   CheckStorage(name, tensor, memory, pairs ? 1 : BitsPerElement(memory.dtype) / 8);
   memory.address = nb::cast<std::uintptr_t>(data_ptr.Call(tensor));
+  if (memory.address == 0 && ElementsOf(memory) > 0) Refuse(name, "a " + TypeOf(tensor) + ", which has none");
   if (pairs) CountPairs(name, memory);
   return memory;
+}
+
+// What torch itself refuses to tell of a tensor, such as one of a transform (vmap), is said with the tensor's name.
+Memory MemoryOfTorch(const std::string& name, const Torch& torch, nb::handle tensor) {
+  try {
+    return ReadTorch(name, torch, tensor);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+    Refuse(name, "a " + TypeOf(tensor) + ": " + TextOf(error.value()));
+  }
 }
 
 // ---- numpy, and DLPack ----------------------------------------------------------------------------------------------
@@ -182,8 +201,22 @@ std::optional<DType> DTypeFromNumpy(const std::string& name) {
   return DTypeFromTorch(name);
 }
 
+Memory MemoryOfNumpy(const std::string& name, nb::handle array);
+
+// ml_dtypes has one element in a byte.
+Memory MemoryOfNumpyF4(const std::string& name, nb::handle array) {
+  const Shape shape = IntegersOf(array.attr("shape"));
+  if (shape.empty() || shape.back() % 2 != 0) Refuse(name, "an odd number of float4_e2m1fn in a row");
+  Memory memory = MemoryOfNumpy(name, nb::module_::import_("layercast.dtypes").attr("packed_f4")(array));
+  memory.dtype = DType::kF4;
+  memory.writable = false;  // a copy
+  CountPairs(name, memory);
+  return memory;
+}
+
 Memory MemoryOfNumpy(const std::string& name, nb::handle array) {
   const std::string type = nb::cast<std::string>(array.attr("dtype").attr("name"));
+  if (type == "float4_e2m1fn") return MemoryOfNumpyF4(name, array);
   const std::optional<DType> dtype = DTypeFromNumpy(type);
   if (!dtype || !nb::cast<bool>(array.attr("dtype").attr("isnative"))) {
     throw Error(ErrorCode::kUnsupported, "'" + name + "': Layercast has no dtype for numpy's " + type +
@@ -217,8 +250,10 @@ constexpr std::array kDlpackRows = {
     DlpackRow{14, 8, DType::kF8E8M0},     DlpackRow{15, 6, DType::kF6E2M3}, DlpackRow{16, 6, DType::kF6E3M2},
     DlpackRow{17, 4, DType::kF4}};
 
+// Two lanes are of F4 alone.
 std::optional<DType> DTypeFromDlpack(nb::dlpack::dtype type) {
   for (const DlpackRow& row : kDlpackRows) {
+    if (type.lanes != 1 && (type.lanes != 2 || row.dtype != DType::kF4)) continue;
     if (row.code == type.code && row.bits == type.bits) return row.dtype;
   }
   return std::nullopt;
@@ -226,12 +261,13 @@ std::optional<DType> DTypeFromDlpack(nb::dlpack::dtype type) {
 
 Memory MemoryOfDlpack(const std::string& name, nb::handle object) {
   nb::ndarray<nb::ro> array;
-  if (!nb::try_cast(object, array)) Refuse(name, "a " + TextOf(object.type().attr("__name__")));
+  if (!nb::try_cast(object, array)) Refuse(name, "a " + TypeOf(object));
   const std::optional<DType> dtype = DTypeFromDlpack(array.dtype());
   if (!dtype) {
     throw Error(ErrorCode::kUnsupported, "'" + name + "': Layercast has no dtype for DLPack's code " +
                                              std::to_string(array.dtype().code) + " of " +
-                                             std::to_string(array.dtype().bits) + " bits");
+                                             std::to_string(array.dtype().bits) + " bits in " +
+                                             std::to_string(array.dtype().lanes) + " lanes");
   }
   if (array.device_type() != nb::device::cpu::value) Refuse(name, "one on a device, through DLPack");
   Memory memory{.dtype = *dtype, .writable = false, .keeper = nb::cast(array)};
@@ -239,8 +275,8 @@ Memory MemoryOfDlpack(const std::string& name, nb::handle object) {
     memory.shape.push_back(static_cast<std::int64_t>(array.shape(d)));
     memory.strides.push_back(array.stride(d));
   }
-  if (array.dtype().lanes > 1 && !memory.shape.empty()) memory.shape.back() *= array.dtype().lanes;
   memory.address = reinterpret_cast<std::uintptr_t>(array.data());
+  if (array.dtype().lanes > 1) CountPairs(name, memory);
   return memory;
 }
 
@@ -383,11 +419,14 @@ nb::object BytesOf(const NamedTensor& tensor) {
 void BindTensors(nb::module_& module) {
   module.def("ndarray", DlpackOf);
   // For tests of the way back and forth: (dtype, shape, bytes) of what a tensor was read as.
-  module.def("tensor_bytes", [](const std::string& name, nb::handle tensor) {
-    const NamedTensor named = TensorFrom(name, tensor);
-    return nb::make_tuple(std::string(SafetensorsName(named.tensor.dtype)), nb::tuple(nb::cast(named.tensor.shape)),
-                          BytesOf(named));
-  });
+  module.def(
+      "tensor_bytes",
+      [](const std::string& name, nb::handle tensor) {
+        const NamedTensor named = TensorFrom(name, tensor);
+        return nb::make_tuple(std::string(SafetensorsName(named.tensor.dtype)), nb::tuple(nb::cast(named.tensor.shape)),
+                              BytesOf(named));
+      },
+      nb::arg("name"), nb::arg("tensor").none());
 }
 
 }  // namespace layercast::python

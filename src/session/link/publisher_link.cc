@@ -19,6 +19,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPingInterval{500};
 constexpr std::size_t kOnTheirWay = std::size_t{16} << 20;  // bytes that a connection may have when it is lost
+constexpr int kFarewellMs = 200;                               // long enough for a last "bye", and bounded
 constexpr int kMostSkipped = 100;  // how many irrelevant frames are skipped before deadlines are checked again
 
 }  // namespace
@@ -33,7 +34,7 @@ PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout, std::stop
       last_heard_(Deadline::Clock::now()),
       last_ping_(last_heard_) {
   limits_.emplace(context_, socket_, ConnectionLimits::Options{.most_bytes = wire::kMaxFrameBytes});
-  socket_.set(zmq::sockopt::linger, 200);  // long enough for a last "bye", and bounded
+  socket_.set(zmq::sockopt::linger, 0);  // nobody waits for a last word to a publisher that may not be there
   socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(wire::kMaxFrameBytes));
   socket_.set(zmq::sockopt::sndhwm, 1000);
   socket_.set(zmq::sockopt::rcvhwm, ConnectionLimits::kMostUnheard);
@@ -167,6 +168,7 @@ std::optional<wire::Message> PublisherLink::TakeOne(const std::string& stage, bo
     wire::Frame frame = wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()});
     if (frame.session != session_) continue;  // from an obsolete attempt
     last_heard_ = Deadline::Clock::now();
+    if (!heard_) socket_.set(zmq::sockopt::linger, kFarewellMs);
     heard_ = true;
     if (const auto* refused = std::get_if<wire::Refused>(&frame.message)) {
       // One that was started anew at the same endpoint knows no session of the one before.
