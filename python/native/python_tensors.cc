@@ -165,6 +165,7 @@ Memory ReadTorch(const std::string& name, const Torch& torch, nb::handle tensor)
   const nb::object type = dtype.Of(tensor);
   const auto known = torch.dtypes.find(type.ptr());
   if (known == torch.dtypes.end()) {
+    if (nb::cast<bool>(tensor.attr("is_quantized"))) Refuse(name, "a quantized one");
     throw Error(ErrorCode::kUnsupported, "'" + name + "': Layercast has no dtype for " + TextOf(type));
   }
   CheckPlain(name, torch, tensor, known->second);

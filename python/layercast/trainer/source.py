@@ -39,15 +39,20 @@ def source_of(weights: Any, *, dtype: torch.dtype | None, adapters: How, gather:
         return _source(pieces, config(weights), gather)
     if isinstance(weights, Mapping):
         weights = list(weights.items())
-    if not isinstance(weights, (list, tuple)) or not any(_is_pair_of_torch(item) for item in weights):
+    if not isinstance(weights, (list, tuple)) or not weights:
         return None
-    if any(len(item) > 2 for item in weights):
+    if not all(_is_pair_of_torch(item) for item in weights):
         return None  # parts are said, not found out
     return _source(pieces_of_state_dict(weights, dtype=dtype), "", False)
 
 
 def _is_pair_of_torch(item: Any) -> bool:
-    return isinstance(item, (list, tuple)) and len(item) >= 2 and isinstance(item[1], torch.Tensor)
+    return (
+        isinstance(item, (list, tuple))
+        and len(item) == 2
+        and isinstance(item[0], str)
+        and isinstance(item[1], torch.Tensor)
+    )
 
 
 def _source(pieces: Pieces, text: str, gathers: bool) -> Source:
