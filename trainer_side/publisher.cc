@@ -56,8 +56,9 @@ PublisherOptions Checked(PublisherOptions options) {
 struct PublishedVersion::State {
   std::shared_ptr<OfferedVersion> offered;  // the second owner is the service
   std::mutex mutex;
-  Snapshot memory;                  // empty for a stream, and once released; guarded by mutex
-  OfferService* service = nullptr;  // null once released, or the publisher is gone; guarded by mutex
+  Snapshot memory;                     // empty for a stream, and once released; guarded by mutex
+  std::shared_ptr<WalkFunction> walk;  // of a stream, empty once released; the other owner is `offered`, in its walks
+  OfferService* service = nullptr;     // null once released, or the publisher is gone; guarded by mutex
 
   void Withdraw() {
     const std::lock_guard lock(mutex);
@@ -93,6 +94,7 @@ struct PublishedVersion::State {
   // Drops the memory and the way to the publisher, because the user may keep a handle for as long as they like.
   void LetGo() {
     memory = Snapshot();
+    if (walk != nullptr) *walk = nullptr;  // nobody walks what is released
     service = nullptr;
   }
 };
@@ -192,9 +194,11 @@ class Publisher::Impl {
     auto layout = LayOut(LaidOut(weights), options.part.ranks != 1, last_layout_);
     auto state = std::make_shared<PublishedVersion::State>();
     state->service = &service_;
+    state->walk = std::make_shared<WalkFunction>(std::move(weights.walk));
     state->offered = std::make_shared<OfferedVersion>(
-        Manifest::OfLayout(options.lineage, options.step, std::move(layout), options.part), std::move(weights.walk),
-        options.layer_order, Provenance{.run = *options.run, .config = std::move(weights.config)});
+        Manifest::OfLayout(options.lineage, options.step, std::move(layout), options.part),
+        [walk = state->walk](std::span<const std::string> order) { return (*walk)(order); }, options.layer_order,
+        Provenance{.run = *options.run, .config = std::move(weights.config)});
     return state;
   }
 

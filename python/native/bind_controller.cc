@@ -14,6 +14,7 @@ namespace {
 
 struct PythonController {
   explicit PythonController(std::vector<std::string> endpoints) : controller(std::move(endpoints)) {}
+  void Cancel() { controller.Cancel(); }
   Controller controller;
   bool in_call = false;  // guarded by the GIL
 };
@@ -41,8 +42,8 @@ template <typename Call>
 auto Interruptibly(OwnedController& self, Call call, const std::function<void()>& meanwhile = {}) {
   const std::shared_ptr<PythonController> open = self.get();
   const Turn turn(*open);
-  return RunInterruptibly([open, call = std::move(call)] { return call(open->controller); },
-                          [open] { open->controller.Cancel(); }, meanwhile);
+  return RunInterruptibly([open, call = std::move(call)] { return call(open->controller); }, [open] { open->Cancel(); },
+                          meanwhile);
 }
 
 void BindOutcome(nb::module_& module) {
@@ -148,7 +149,7 @@ void BindController(nb::module_& module) {
            })
       .def_prop_ro("endpoints", [](const OwnedController& self) { return self.get()->controller.endpoints(); })
       .def("close", &OwnedController::Close)
-      .def("cancel", [](OwnedController& self) { self.get()->controller.Cancel(); })
+      .def("cancel", [](OwnedController& self) { self.get()->Cancel(); })
       .def(
           "reload",
           [](OwnedController& self, const nb::object& on_progress, const nb::kwargs& options) {

@@ -1,4 +1,5 @@
 // Log lines for Python's logging. A thread in Python asks for them: threads that log never wait for the GIL.
+#include <pthread.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 
@@ -6,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 
 #include "python/native/native.h"
 
@@ -29,6 +31,12 @@ class Lines final : public spdlog::sinks::base_sink<std::mutex> {
     std::vector<Line> taken(std::make_move_iterator(lines_.begin()), std::make_move_iterator(lines_.end()));
     lines_.clear();
     return taken;
+  }
+  // In a child that was forked: a thread of the parent's may be waiting, and to wake it would take for ever.
+  void BeginAnew() {
+    new (&waiting_) std::mutex();
+    new (&came_) std::condition_variable();
+    ended_ = false;
   }
   void End() {
     const std::lock_guard lock(waiting_);
@@ -58,13 +66,14 @@ class Lines final : public spdlog::sinks::base_sink<std::mutex> {
   bool ended_ = false;      // guarded by waiting_
 };
 
-std::shared_ptr<Lines> TheLines() {
+std::shared_ptr<Lines> TheLines() {                 
   static auto* lines = new std::shared_ptr<Lines>();  // never freed: threads log until the process ends
   if (*lines == nullptr) {
     *lines = std::make_shared<Lines>();
     auto logger = std::make_shared<spdlog::logger>("layercast", *lines);
     logger->set_level(spdlog::level::debug);
     spdlog::register_logger(logger);
+    ::pthread_atfork(nullptr, nullptr, [] { TheLines()->BeginAnew(); });
   }
   return *lines;
 }

@@ -26,7 +26,8 @@ struct RankModel {
 };
 
 RankModel ModelFrom(const nb::kwargs& options) {
-  RankModel model{.directory = Option(options, "directory", std::string()), .config = Option(options, "config", std::string())};
+  RankModel model{.directory = Option(options, "directory", std::string()),
+                  .config = Option(options, "config", std::string())};
   model.parallel = {.tp_rank = Option(options, "tp_rank", 0),
                     .tp_size = Option(options, "tp_size", 1),
                     .ep_rank = Option(options, "ep_rank", 0),
@@ -100,6 +101,7 @@ class Progress {
 };
 
 struct PythonReceiver {
+  void Cancel() { receiver->Cancel(receiver->attempt()); }
   std::shared_ptr<Progress> progress = std::make_shared<Progress>();
   std::unique_ptr<Receiver> receiver;
 };
@@ -220,11 +222,7 @@ void BindReceiver(nb::module_& module) {
            })
       .def("close", &OwnedReceiver::Close)
       .def_prop_ro("closed", &OwnedReceiver::closed)
-      .def("cancel",
-           [](OwnedReceiver& self) {
-             const std::shared_ptr<PythonReceiver> open = self.get();
-             open->receiver->Cancel(open->receiver->attempt());
-           })
+      .def("cancel", [](OwnedReceiver& self) { self.get()->Cancel(); })
       .def_prop_ro("version", [](const OwnedReceiver& self) { return self.get()->receiver->version(); })
       .def_prop_ro("torn", [](const OwnedReceiver& self) { return self.get()->receiver->torn().has_value(); })
       .def_prop_ro("report_json", [](const OwnedReceiver& self) { return self.get()->receiver->report().ToJson(); })

@@ -15,12 +15,18 @@ namespace layercast::python {
 
 template <typename T>
 constexpr const char* Expected() {
-  if constexpr (std::same_as<T, bool>) return "True or False";
-  else if constexpr (std::unsigned_integral<T>) return "an integer of 0 or more";
-  else if constexpr (std::integral<T>) return "an integer";
-  else if constexpr (std::floating_point<T>) return "a number";
-  else if constexpr (std::same_as<T, std::string> || std::same_as<T, std::optional<std::string>>) return "a string";
-  else return "another type";
+  if constexpr (std::same_as<T, bool>)
+    return "True or False";
+  else if constexpr (std::unsigned_integral<T>)
+    return "an integer of 0 or more";
+  else if constexpr (std::integral<T>)
+    return "an integer";
+  else if constexpr (std::floating_point<T>)
+    return "a number";
+  else if constexpr (std::same_as<T, std::string> || std::same_as<T, std::optional<std::string>>)
+    return "a string";
+  else
+    return "another type";
 }
 
 [[noreturn]] inline void RefuseOption(const char* name, const std::string& expected, nb::handle got) {

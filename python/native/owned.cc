@@ -15,7 +15,11 @@ Closable::Closable() { Alive().insert(this); }
 Closable::~Closable() { Alive().erase(this); }
 
 void BindClosing(nb::module_& module) {
+  // Threads that wait in a call would be lost in it when the interpreter ends.
   module.def("close_all", [] {
+    for (Closable* closable : std::set(Alive())) {
+      if (Alive().contains(closable)) closable->GiveUp();
+    }
     while (!Alive().empty()) {
       Closable* closable = *Alive().begin();
       Alive().erase(closable);

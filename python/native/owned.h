@@ -8,10 +8,12 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "layercast/error.h"
 #include "python/native/native.h"
+#include "python/native/waits.h"
 
 namespace layercast::python {
 
@@ -23,9 +25,11 @@ class Closable {
   Closable(const Closable&) = delete;
   Closable& operator=(const Closable&) = delete;
   virtual void Close() = 0;  // may be called twice; needs the GIL, and gives it up while it waits
+  // Gives up the calls under way, and waits a moment until they have returned; needs the GIL.
+  virtual void GiveUp() = 0;
 };
 
-// Resource. `what` ("publisher") names it in errors.
+// Resource. `what` ("publisher") names it in errors. A T whose calls can be given up has a Cancel.
 template <typename T>
 class Owned : public Closable {
  public:
@@ -54,7 +58,22 @@ class Owned : public Closable {
     object.reset();
   }
 
+  void GiveUp() override {
+    const std::shared_ptr<T> object = ::getpid() == process_ ? object_ : nullptr;
+    if (object == nullptr) return;
+    if constexpr (requires { object->Cancel(); }) {
+      const nb::gil_scoped_release release;
+      for (int i = 0; object.use_count() > kNoCalls && i < kLooks; ++i) {
+        object->Cancel();
+        std::this_thread::sleep_for(kSignalLook);
+      }
+    }
+  }
+
  private:
+  static constexpr int kNoCalls = 2;  // owners, if no call is under way: this, and who looks
+  static constexpr int kLooks = 50;   // a second
+
   const char* const what_;
   const int process_ = ::getpid();
   std::shared_ptr<T> object_;

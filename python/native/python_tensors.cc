@@ -3,12 +3,12 @@
 #include <nanobind/ndarray.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <unordered_map>
 #include <utility>
 
 #include "layercast/error.h"
+#include "python/native/dlpack_dtypes.h"
 #include "python/native/waits.h"
 
 namespace layercast::python {
@@ -235,31 +235,6 @@ Memory MemoryOfNumpy(const std::string& name, nb::handle array) {
   return memory;
 }
 
-struct DlpackRow {
-  std::uint8_t code, bits;
-  DType dtype;
-};
-
-// https://dmlc.github.io/dlpack/latest/c_api.html, DLDataTypeCode
-constexpr std::array kDlpackRows = {
-    DlpackRow{0, 8, DType::kI8},          DlpackRow{0, 16, DType::kI16},    DlpackRow{0, 32, DType::kI32},
-    DlpackRow{0, 64, DType::kI64},        DlpackRow{1, 8, DType::kU8},      DlpackRow{1, 16, DType::kU16},
-    DlpackRow{1, 32, DType::kU32},        DlpackRow{1, 64, DType::kU64},    DlpackRow{2, 16, DType::kF16},
-    DlpackRow{2, 32, DType::kF32},        DlpackRow{2, 64, DType::kF64},    DlpackRow{4, 16, DType::kBF16},
-    DlpackRow{5, 64, DType::kC64},        DlpackRow{6, 8, DType::kBool},    DlpackRow{10, 8, DType::kF8E4M3},
-    DlpackRow{11, 8, DType::kF8E4M3FNUZ}, DlpackRow{12, 8, DType::kF8E5M2}, DlpackRow{13, 8, DType::kF8E5M2FNUZ},
-    DlpackRow{14, 8, DType::kF8E8M0},     DlpackRow{15, 6, DType::kF6E2M3}, DlpackRow{16, 6, DType::kF6E3M2},
-    DlpackRow{17, 4, DType::kF4}};
-
-// Two lanes are of F4 alone.
-std::optional<DType> DTypeFromDlpack(nb::dlpack::dtype type) {
-  for (const DlpackRow& row : kDlpackRows) {
-    if (type.lanes != 1 && (type.lanes != 2 || row.dtype != DType::kF4)) continue;
-    if (row.code == type.code && row.bits == type.bits) return row.dtype;
-  }
-  return std::nullopt;
-}
-
 Memory MemoryOfDlpack(const std::string& name, nb::handle object) {
   nb::ndarray<nb::ro> array;
   if (!nb::try_cast(object, array)) Refuse(name, "a " + TypeOf(object));
@@ -346,15 +321,13 @@ Shape ShapeFrom(const std::string& name, nb::handle sequence) {
 // Bytes as an array that speaks DLPack. Of F4, two elements are one of its, as torch has them.
 nb::object DlpackOf(const std::string& dtype_name, const nb::tuple& shape, const nb::object& bytes) {
   const std::optional<DType> dtype = DTypeFromSafetensors(dtype_name);
-  const auto* row = std::ranges::find_if(kDlpackRows, [&](const DlpackRow& each) { return each.dtype == dtype; });
-  if (row == kDlpackRows.end()) throw Error(ErrorCode::kUnsupported, "DLPack has no dtype for " + dtype_name);
-  const bool pairs = row->bits == 4;
+  const std::optional<nb::dlpack::dtype> type = dtype ? DlpackFromDType(*dtype) : std::nullopt;
+  if (!type) throw Error(ErrorCode::kUnsupported, "DLPack has no dtype for " + dtype_name);
   auto extents = nb::cast<std::vector<std::size_t>>(shape);
-  if (pairs && !extents.empty()) extents.back() /= 2;
+  if (!extents.empty()) extents.back() /= type->lanes;
   const auto data = nb::cast<nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::ro>>(bytes);
-  const nb::dlpack::dtype type{row->code, row->bits, static_cast<std::uint16_t>(pairs ? 2 : 1)};
   return nb::cast(
-      nb::ndarray<nb::array_api, nb::ro>(data.data(), extents.size(), extents.data(), bytes, nullptr, type));
+      nb::ndarray<nb::array_api, nb::ro>(data.data(), extents.size(), extents.data(), bytes, nullptr, *type));
 }
 
 }  // namespace

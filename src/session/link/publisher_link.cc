@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPingInterval{500};
 constexpr std::size_t kOnTheirWay = std::size_t{16} << 20;  // bytes that a connection may have when it is lost
-constexpr int kFarewellMs = 200;                               // long enough for a last "bye", and bounded
+constexpr int kFarewellMs = 200;                            // long enough for a last "bye", and bounded
 constexpr int kMostSkipped = 100;  // how many irrelevant frames are skipped before deadlines are checked again
 
 }  // namespace
