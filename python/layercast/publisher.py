@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import functools
 from threading import Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generator
+from typing import TYPE_CHECKING, Any, Generator, Literal
 
 from layercast import _native, logs
 from layercast._asynchronous import in_thread
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from layercast.trainer import Source
+
+Adapters = Literal["merge", "base"]
 
 
 class Published:
@@ -146,7 +148,7 @@ class Publisher:
         step: int,
         lineage: str | None = None,
         dtype: Any = None,
-        adapters: str = "merge",
+        adapters: Adapters = "merge",
         gather: bool = False,
         stream: bool = False,
         config: str | None = None,
@@ -183,7 +185,9 @@ class Publisher:
         options = {**self._named(step, lineage, config, rank, run), "stream": stream}
         if isinstance(weights, (str, os.PathLike)):
             options["layer_order"] = stream
-            native = self._native.publish_checkpoint(os.fspath(weights), load_format, **_given(options))
+            path = os.fspath(weights)
+            native: _native.PublishedVersion | None
+            native = self._native.publish_checkpoint(path, load_format, **_given(options))
         else:
             native = self._publish_tensors(weights, dtype, adapters, gather, False, options)
         if native is None:
@@ -198,7 +202,7 @@ class Publisher:
         step: int,
         lineage: str | None = None,
         dtype: Any = None,
-        adapters: str = "merge",
+        adapters: Adapters = "merge",
         config: str | None = None,
         rank: tuple[int, int] | None = None,
         run: str | None = None,
@@ -231,7 +235,7 @@ class Publisher:
         return options
 
     def _publish_tensors(
-        self, weights: Any, dtype: Any, adapters: str, gather: bool, borrowed: bool, options: dict[str, Any]
+        self, weights: Any, dtype: Any, adapters: Adapters, gather: bool, borrowed: bool, options: dict[str, Any]
     ) -> _native.PublishedVersion | None:
         source = _source_of(weights, dtype, adapters, gather)
         if source is not None:
@@ -286,7 +290,7 @@ class Publisher:
         return "Publisher(closed)" if self._native.closed else f"Publisher('{self.endpoint}')"
 
 
-def _source_of(weights: Any, dtype: Any, adapters: str, gather: bool) -> Source | None:
+def _source_of(weights: Any, dtype: Any, adapters: Adapters, gather: bool) -> Source | None:
     """None: not of torch. torch is imported only if the program has imported it, since else none of its tensors is here."""
     if "torch" in sys.modules:
         from layercast.trainer import source_of
