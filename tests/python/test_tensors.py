@@ -59,7 +59,7 @@ def layercasts(tensor):
 
 
 def raw(tensor):
-    return bytes(tensor.reshape(-1).view(torch.uint8).numpy())
+    return bytes(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
 
 
 @pytest.mark.parametrize("name", DTYPES)

@@ -1,23 +1,25 @@
 """Python programs in processes of their own, for tests of how the package ends, forks and is interrupted. One that hangs
 says where all of its threads are."""
 
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 
-SECONDS = 60
 SUPPORT = pathlib.Path(__file__).parent  # where such programs find what is here
-
-_PREAMBLE = f"""
-import faulthandler, sys
-faulthandler.enable()
-faulthandler.dump_traceback_later({SECONDS}, exit=True)
-"""
+SECONDS = 60
 
 
 def run(source, *arguments):
     """What the program prints. It must end with status 0, and say nothing on standard error."""
-    command = [sys.executable, "-W", "ignore", "-c", _PREAMBLE + source, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS + 30)
-    assert done.returncode == 0 and not done.stderr, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    command = [sys.executable, "-W", "ignore", "-X", "faulthandler", "-c", "import sys\n" + source]
+    process = subprocess.Popen([*command, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True)
+    try:
+        output, errors = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGABRT)  # of its children too; faulthandler tells where the threads are
+        output, errors = process.communicate()
+    assert process.returncode == 0 and not errors, f"exit status {process.returncode}\n{output}\n{errors}"
+    return output
