@@ -66,7 +66,7 @@ class Lines final : public spdlog::sinks::base_sink<std::mutex> {
   bool ended_ = false;      // guarded by waiting_
 };
 
-std::shared_ptr<Lines> TheLines() {                 
+std::shared_ptr<Lines> TheLines() {
   static auto* lines = new std::shared_ptr<Lines>();  // never freed: threads log until the process ends
   if (*lines == nullptr) {
     *lines = std::make_shared<Lines>();
