@@ -29,6 +29,11 @@ if(LAYERCAST_PYTHON_PACKAGE AND (SKBUILD OR LAYERCAST_HAVE_PYTHON) AND NOT LAYER
   if(Python_FOUND AND NOT failed)
     set(LAYERCAST_HAVE_PYTHON_PACKAGE ON)
     message(STATUS "Python package: for ${Python_VERSION}")
+    # A wheel for later Pythons too takes the stable ABI. nanobind looks for this target, which cmake before 3.26 does not
+    # know; the headers are the same.
+    if(SKBUILD_SABI_VERSION AND NOT TARGET Python::SABIModule)
+      add_library(Python::SABIModule ALIAS Python::Module)
+    endif()
   endif()
 endif()
 if(LAYERCAST_PYTHON_PACKAGE STREQUAL "ON" AND NOT LAYERCAST_HAVE_PYTHON_PACKAGE)
