@@ -9,7 +9,7 @@ from commands import ROOT, run
 
 # What CMake reads for a wheel, and the backend.
 BUILT = ("cli", "cmake", "engine_side", "include", "python", "src", "trainer_side")
-SUFFIXES = {".cc", ".h", ".cu", ".cmake", ".map", ".txt", ".py", ".typed"}
+SUFFIXES = {".cc", ".h", ".cu", ".cmake", ".map", ".txt", ".py", ".pyi", ".typed"}
 FILES = {"CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml"}
 
 

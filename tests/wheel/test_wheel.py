@@ -117,14 +117,14 @@ pathlib.Path("model.safetensors").write_bytes(struct.pack("<Q", len(header)) + h
 checkpoint = layercast.Checkpoint("model.safetensors")
 assert {name: bytes(checkpoint[name].data) for name in checkpoint} == {"a.weight": data[:24], "b.weight": data[24:]}
 with layercast.Publisher() as publisher:
-    published = publisher.publish("model.safetensors", step=3)
+    published = publisher.publish(dict(checkpoint), step=3)
     command = [sys.executable, "-m", "layercast", "status", "--publisher", publisher.endpoint, "--json"]
     print(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     print(json.dumps({"digest": published.version.digest, "loaded": sorted({"torch", "numpy"} & set(sys.modules))}))
 """
 
 
-def test_it_publishes_where_neither_torch_nor_numpy_is_installed(python):
+def test_it_publishes_a_dict_where_neither_torch_nor_numpy_is_installed(python):
     status, known = [json.loads(line) for line in python("-c", PUBLISHES).splitlines() if line]
     assert (status["tensors"], status["bytes"], status["version"]["step"]) == (2, 30, 3)
     assert status["version"]["digest"] == str(known["digest"])
