@@ -28,7 +28,7 @@ def test_whatever_is_linked_is_in_the_wheel_or_is_the_systems(unpacked, say):
     files = elf_files.read_all(unpacked)
     bundled = {path.name for path in files if path.parent.name == "layercast.libs"}
     say(f"bundled: {', '.join(sorted(bundled))}")
-    assert {"_native", "layercast"} <= {path.name.split(".")[0] for path in files}
+    assert {"_native", "layercast", "layercast-rank"} <= {path.name.split(".")[0] for path in files}
     for path, file in files.items():
         assert file.needed <= bundled | SYSTEM, path.name
         assert all(folder.startswith("$ORIGIN") for folder in file.search_path), path.name
