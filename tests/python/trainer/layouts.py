@@ -13,7 +13,7 @@ import sys
 from collections import OrderedDict
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "support/python"), str(HERE.parents[2] / "python")]
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "support/python")]
 
 import models  # noqa: E402
 import torch  # noqa: E402
