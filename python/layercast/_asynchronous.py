@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TypeVar
+
+from layercast.errors import Error
 
 T = TypeVar("T")
 
@@ -18,7 +21,8 @@ async def in_thread(call: Callable[[], T], cancel: Callable[[], object] | None =
     except asyncio.CancelledError:
         while not under_way.done():  # the call may not have begun yet, and then there is nothing to cancel
             if cancel is not None:
-                cancel()
+                with contextlib.suppress(Error):  # it was closed, say: then the call ends by itself
+                    cancel()
             await asyncio.wait([under_way], timeout=0.05)
         if not under_way.cancelled():
             under_way.exception()  # of a call that was given up: nobody asks for it any more

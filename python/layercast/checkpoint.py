@@ -13,7 +13,7 @@ class Checkpoint(Mapping[str, Tensor]):
     """The tensors of a folder or file: safetensors, torch.save's ``.bin``, GGUF, and the others of docs/checkpoints.md.
 
     Opening reads headers alone. A tensor's bytes are mapped, or read when it is asked for. Iterating gives names, as of
-    a dict; :meth:`items` walks the tensors in the order of the files, reading a little ahead.
+    a dict; :meth:`walk` goes through the tensors in the order of the files, reading a little ahead.
 
     >>> checkpoint = layercast.Checkpoint("Qwen3-0.6B")
     >>> checkpoint["model.norm.weight"]

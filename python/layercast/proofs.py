@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -115,6 +116,8 @@ def compare(
             zip(_logprobs(policy, prompt, sequence.tokens), sequence.logprobs, strict=True)
         ):
             difference = abs(ours - theirs)
+            if math.isnan(difference):
+                difference = math.inf
             sum_of, count = sum_of + difference, count + 1
             if difference > largest:
                 largest, where = difference, (number, position)
@@ -138,13 +141,14 @@ def _logprobs(policy: Any, prompt: list[int], tokens: list[int]) -> list[float]:
 
     device = next(policy.parameters()).device
     ids = torch.tensor([prompt + tokens], device=device)
-    was_training = policy.training
+    training = {module: module.training for module in policy.modules()}
     policy.eval()
     try:
         with torch.no_grad():
             logits = policy(input_ids=ids).logits[0, len(prompt) - 1 : -1].float()
     finally:
-        policy.train(was_training)
+        for module, mode in training.items():
+            module.training = mode
     chosen = torch.log_softmax(logits, dim=-1).gather(1, torch.tensor(tokens, device=device)[:, None])
     values: list[float] = chosen[:, 0].tolist()
     return values

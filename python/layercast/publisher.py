@@ -132,7 +132,7 @@ class Publisher:
             threads=threads,
             stream_window_bytes=stream_window_bytes,
             peer_timeout=peer_timeout,
-            channels=list(channels),
+            channels=[channels] if isinstance(channels, str) else list(channels),
             nccl_fleet=nccl_fleet,
         )
 
@@ -163,19 +163,21 @@ class Publisher:
 
         Args:
             weights: an ``nn.Module`` (plain, compiled, DDP, FSDP2, tensor parallel, PEFT), a state dict, an iterable of
-                ``(name, tensor)`` or ``(name, tensor, (whole shape, offsets))``, or the path of a checkpoint.
+                ``(name, tensor)`` or ``(name, tensor, (whole shape, offsets))``, or the path of a checkpoint. Of a path
+                and of an iterator, ``dtype``, ``adapters`` and ``gather`` are refused.
             step: newer than the lineage's last.
-            dtype: floating-point tensors that are wider are cast to it (a ``torch.dtype``); by default, what a
-                transformers model's config says.
+            dtype: floating-point tensors of two bytes or more are cast to it (a ``torch.dtype``); by default, fp32
+                masters to what a transformers model's config says.
             adapters: of a PEFT model, ``"merge"`` publishes the base with its active adapters merged in, ``"base"`` the
                 base alone.
-            gather: a sharded module's tensors are gathered one after the other, and rank 0 publishes them. By default
-                each rank publishes the shards that it holds, and nothing is gathered.
+            gather: a sharded module's tensors are gathered one after the other, and rank 0 publishes them; no stream. By
+                default each rank publishes the shards that it holds, and nothing is gathered.
             stream: the tensors are kept no longer than engines take them; they must not change until the version is
                 released. Not of an iterator.
             config: the text of config.json, for engines to hold against their own; by default a transformers model's.
-            rank: this rank of a sharded trainer, ``(rank, ranks)``; by default that of torch.distributed, if a module
-                is sharded.
+            rank: which of a version's publishers this is, ``(rank, ranks)``. By default, where torch.distributed runs,
+                its ranks publish together: of what several of them hold alike (all of a DDP module), one publishes each
+                tensor. With ``rank``, this one publishes all that it is given; ``(0, 1)`` is one that publishes alone.
             run: which run of the trainer this is; by default what its launcher says.
 
         Raises InvalidArgument, Corrupt (NaN or infinity, with tensor and index), FailedPrecondition, Unsupported, and
@@ -183,7 +185,10 @@ class Publisher:
         """
         began = time.perf_counter()
         options = {**self._named(step, lineage, config, rank, run), "stream": stream}
+        if gather and stream:
+            raise InvalidArgument("gather: expected a snapshot, got a stream, in which no rank but 0 would go on")
         if isinstance(weights, (str, os.PathLike)):
+            _refuse_torch_options(weights, dtype, adapters, gather)
             options["layer_order"] = stream
             path = os.fspath(weights)
             native: _native.PublishedVersion | None
@@ -231,17 +236,19 @@ class Publisher:
         options: dict[str, Any] = {"lineage": self.lineage if lineage is None else lineage, "step": step}
         options |= {"config": config, "run": run}
         if rank is not None:
+            if not isinstance(rank, (tuple, list)) or len(rank) != 2:
+                raise InvalidArgument(f"rank: expected (rank, ranks), got {rank!r}")
             options |= {"rank": rank[0], "ranks": rank[1]}
         return options
 
     def _publish_tensors(
         self, weights: Any, dtype: Any, adapters: Adapters, gather: bool, borrowed: bool, options: dict[str, Any]
     ) -> _native.PublishedVersion | None:
-        source = _source_of(weights, dtype, adapters, gather)
+        source = _source_of(weights, dtype, adapters, gather, "rank" in options)
         if source is not None:
+            if source.gathers:
+                return self._publish_gathered(source, options)
             if source.part is None:
-                for _ in source.pieces if source.gathers else ():
-                    pass  # this rank's share of the collective
                 return None
             options.setdefault("rank", source.part[0])
             options.setdefault("ranks", source.part[1])
@@ -252,9 +259,8 @@ class Publisher:
                 return self._native.publish_list(pieces, borrowed, self._device_memory, **_given(options))
             if not borrowed and not options.get("stream"):
                 return self._native.publish_iterator(source.pieces, self._device_memory, **_given(options))
-            return self._native.publish_pieces(
-                source.pieces, source.specs(), borrowed, self._device_memory, source.gathers, **_given(options)
-            )
+            specs = source.specs()
+            return self._native.publish_pieces(source.pieces, specs, borrowed, self._device_memory, **_given(options))
         if isinstance(weights, Mapping):
             weights = list(weights.items())
         if isinstance(weights, (list, tuple)):
@@ -262,7 +268,25 @@ class Publisher:
         if borrowed or options.get("stream"):
             how = "borrowed" if borrowed else "streamed"
             raise InvalidArgument(f"an iterator is walked once, and cannot be {how}: expected a module, a dict or a list")
+        if not isinstance(weights, Iterable):
+            kind = type(weights).__name__
+            raise InvalidArgument(f"weights: expected a module, a dict, (name, tensor) pairs or a path, got {kind}")
         return self._native.publish_iterator(weights, self._device_memory, **_given(options))
+
+    def _publish_gathered(self, source: Source, options: dict[str, Any]) -> _native.PublishedVersion | None:
+        """Every rank walks to the end, also where this one fails: the others wait for it in a collective."""
+        walk = iter(source.pieces)
+        if source.part is None:
+            for _ in walk:
+                pass
+            return None
+        options = {"config": source.config} | _given(options)
+        try:
+            return self._native.publish_iterator(walk, self._device_memory, **options)
+        except Exception:
+            for _ in walk:
+                pass
+            raise
 
     async def publish_async(self, weights: Any, **options: Any) -> Published | None:
         """:meth:`publish` on a thread, for asyncio.
@@ -290,18 +314,22 @@ class Publisher:
         return "Publisher(closed)" if self._native.closed else f"Publisher('{self.endpoint}')"
 
 
-def _source_of(weights: Any, dtype: Any, adapters: Adapters, gather: bool) -> Source | None:
+def _source_of(weights: Any, dtype: Any, adapters: Adapters, gather: bool, alone: bool) -> Source | None:
     """None: not of torch. torch is imported only if the program has imported it, since else none of its tensors is here."""
     if "torch" in sys.modules:
         from layercast.trainer import source_of
 
-        source = source_of(weights, dtype=dtype, adapters=adapters, gather=gather)
+        source = source_of(weights, dtype=dtype, adapters=adapters, gather=gather, alone=alone)
         if source is not None:
             return source
-    if dtype is not None or gather:
-        option = "dtype" if dtype is not None else "gather"
-        raise InvalidArgument(f"{option} is for a module or a state dict of torch's, got {type(weights).__name__}")
+    _refuse_torch_options(weights, dtype, adapters, gather)
     return None
+
+
+def _refuse_torch_options(weights: Any, dtype: Any, adapters: Adapters, gather: bool) -> None:
+    for option, given in (("dtype", dtype is not None), ("adapters", adapters != "merge"), ("gather", gather)):
+        if given:
+            raise InvalidArgument(f"{option} is for a module or a state dict of torch's, got {type(weights).__name__}")
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:

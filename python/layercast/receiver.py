@@ -24,13 +24,14 @@ def buffer_specs(
     tp_rank: int = 0,
     tp_size: int = 1,
     quantization: str = "none",
-    **layout: Any,
+    **options: Any,
 ) -> list[TensorSpec]:
     """The buffers that an engine's rank has for a model under a recipe: what :class:`Receiver` expects.
 
-    ``model`` is a folder with a config.json. Takes the arguments of :class:`Receiver` that concern the model.
+    ``model`` is a folder with a config.json. Also takes ``power_of_two_scales`` and, of a rank of experts or of a pipeline's
+    stage, ``ep_rank`` and the like. An engine that pads or transposes its weights knows its shapes itself.
     """
-    known = _known(layout, _LAYOUT | _PARALLEL)
+    known = _known(options, _PARALLEL | {"power_of_two_scales"})
     specs = _native.buffer_specs(**_model(model, tp_rank, tp_size, quantization), **known)
     return [TensorSpec(*spec) for spec in specs]
 

@@ -21,8 +21,10 @@ class Report:
         self.version = Version(of["lineage"], of["step"], of["digest"] or "") if isinstance(of, dict) else None
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
         try:
-            return self.__dict__["_fields"][name]
+            return self._fields[name]
         except KeyError:
             raise AttributeError(f"a report has no field '{name}'; it has {', '.join(self._fields)}") from None
 

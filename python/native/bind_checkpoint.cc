@@ -5,6 +5,7 @@
 
 #include "python/native/native.h"
 #include "python/native/python_tensors.h"
+#include "python/native/waits.h"
 
 namespace layercast::python {
 namespace {
@@ -16,7 +17,7 @@ nb::tuple TupleOf(const NamedTensor& named) {
 }
 
 NamedTensor Read(const Checkpoint& checkpoint, const std::string& name) {
-  const nb::gil_scoped_release release;
+  const GilReleased released;
   return checkpoint.Tensor(name);
 }
 
@@ -28,7 +29,7 @@ struct Walk {
 nb::object Next(Walk& walk) {
   std::optional<NamedTensor> named;
   {
-    const nb::gil_scoped_release release;
+    const GilReleased released;
     named = walk.weights->Next();
   }
   if (!named) throw nb::stop_iteration();
@@ -44,7 +45,7 @@ void BindCheckpoint(nb::module_& module) {
   nb::class_<Checkpoint>(module, "Checkpoint")
       .def("__init__",
            [](Checkpoint* self, std::string path, std::string load_format) {
-             const nb::gil_scoped_release release;
+             const GilReleased released;
              new (self) Checkpoint(Checkpoint::Open({.path = std::move(path), .load_format = std::move(load_format)}));
            })
       .def_prop_ro("total_bytes", &Checkpoint::total_bytes)

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "python/native/native.h"
+#include "python/native/waits.h"
 
 namespace layercast::python {
 namespace {
@@ -85,7 +86,7 @@ void BindLogs(nb::module_& module) {
     const std::shared_ptr<Lines> lines = TheLines();
     std::vector<Line> taken;
     {
-      const nb::gil_scoped_release release;
+      const GilReleased released;
       taken = lines->Take();
     }
     nb::list result;

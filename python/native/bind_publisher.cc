@@ -102,7 +102,7 @@ Weights WeightsOfList(const nb::list& pieces, bool borrowed, bool stay) {
 
 // What `pieces` will give: (name, torch's dtype, shape, part) of each. Each walk iterates `pieces` anew, on its own
 // thread.
-Weights WeightsOfPieces(const nb::object& pieces, const nb::list& specs, bool borrowed, bool stay, bool once) {
+Weights WeightsOfPieces(const nb::object& pieces, const nb::list& specs, bool borrowed, bool stay) {
   Weights weights;
   bool parts = false;
   for (nb::handle spec : specs) {
@@ -112,7 +112,6 @@ Weights WeightsOfPieces(const nb::object& pieces, const nb::list& specs, bool bo
     weights.parts.push_back(part ? std::optional(TensorPart{part->first, part->second}) : std::nullopt);
   }
   if (!parts) weights.parts.clear();
-  if (once) return Weights::Once(std::move(weights.specs), IteratorFrom(pieces, stay), std::move(weights.parts));
   weights.borrowed = borrowed;
   weights.walk = [kept = Keep(pieces), stay](std::span<const std::string> order) {
     if (!order.empty()) throw Error(ErrorCode::kUnsupported, "the pieces of a module are walked in its own order");
@@ -144,9 +143,10 @@ PublishedVersion Publish(Owned<Publisher>& publisher, PublishCall call, Weights 
                          .part = call.part,
                          .run = std::move(call.run)};
   if (!call.config.empty()) weights.config = std::move(call.config);
-  const std::shared_ptr<Publisher> open = publisher.get();
-  const nb::gil_scoped_release release;
-  return open->Publish(options, std::move(weights));
+  std::shared_ptr<Publisher> open = publisher.get();
+  const GilReleased released;
+  const std::shared_ptr<Publisher> last = std::move(open);  // if it was closed meanwhile, it ends without the GIL
+  return last->Publish(options, std::move(weights));
 }
 
 PublishCall CallFrom(const nb::kwargs& options) {
@@ -179,7 +179,7 @@ bool WaitReleased(const PublishedVersion& published, std::optional<double> secon
   while (true) {
     CheckSignals();
     const auto left = std::chrono::ceil<Milliseconds>(end - std::chrono::steady_clock::now());
-    const nb::gil_scoped_release release;
+    const GilReleased released;
     if (published.WaitReleased(std::clamp(left, Milliseconds(0), kSignalLook))) return true;
     if (left <= kSignalLook) return false;
   }
@@ -190,7 +190,7 @@ void BindPublishedVersion(nb::module_& module) {
       .def_prop_ro("version", &PublishedVersion::version)
       .def_prop_ro("run", &PublishedVersion::run)
       .def_prop_ro("readers", &PublishedVersion::readers)
-      .def("withdraw", &PublishedVersion::Withdraw, nb::call_guard<nb::gil_scoped_release>())
+      .def("withdraw", &PublishedVersion::Withdraw, nb::call_guard<GilReleased>())
       .def("wait_released", WaitReleased, nb::arg("seconds").none());
 }
 
@@ -204,7 +204,7 @@ void BindPublisher(nb::module_& module) {
              const PublisherOptions options = OptionsFrom(given);
              std::unique_ptr<Publisher> publisher;
              {
-               const nb::gil_scoped_release release;
+               const GilReleased released;
                publisher = std::make_unique<Publisher>(options);
              }
              new (self) Owned<Publisher>("publisher", std::move(publisher));
@@ -218,8 +218,8 @@ void BindPublisher(nb::module_& module) {
            })
       .def("publish_pieces",
            [](Owned<Publisher>& self, const nb::object& pieces, const nb::list& specs, bool borrowed, bool stay,
-              bool once, const nb::kwargs& options) {
-             return Publish(self, CallFrom(options), WeightsOfPieces(pieces, specs, borrowed, stay, once));
+              const nb::kwargs& options) {
+             return Publish(self, CallFrom(options), WeightsOfPieces(pieces, specs, borrowed, stay));
            })
       .def("publish_iterator",
            [](Owned<Publisher>& self, nb::object iterator, bool stay, const nb::kwargs& options) {
@@ -229,7 +229,7 @@ void BindPublisher(nb::module_& module) {
            [](Owned<Publisher>& self, std::string path, std::string load_format, const nb::kwargs& options) {
              Weights weights;
              {
-               const nb::gil_scoped_release release;
+               const GilReleased released;
                weights = Weights::FromCheckpoint({.path = std::move(path), .load_format = std::move(load_format)});
              }
              return Publish(self, CallFrom(options), std::move(weights));

@@ -6,6 +6,7 @@
 #include "layercast/error.h"
 #include "python/native/native.h"
 #include "python/native/python_tensors.h"
+#include "python/native/waits.h"
 #include "src/base/threads/worker_pool.h"
 
 namespace layercast::python {
@@ -40,7 +41,13 @@ MatrixView MatrixOf(const NamedTensor& weight) {
   return AsMatrix({.name = weight.name, .dtype = weight.tensor.dtype, .shape = shape}, weight.tensor.data);
 }
 
+void CheckThreads(std::size_t threads) {
+  if (threads >= 1 && threads <= 1024) return;
+  throw Error(ErrorCode::kInvalidArgument, "threads: expected 1 to 1024, got " + std::to_string(threads));
+}
+
 nb::list Quantize(nb::handle tensor, const std::string& name, bool power_of_two_scales, std::size_t threads) {
+  CheckThreads(threads);
   const NamedTensor weight = TensorFrom("weight", tensor);
   const MatrixView matrix = MatrixOf(weight);
   const auto recipe = MakeRecipe(name, {.power_of_two_scales = power_of_two_scales});
@@ -51,7 +58,7 @@ nb::list Quantize(nb::handle tensor, const std::string& name, bool power_of_two_
     views.push_back(KernelTensorView::Of(spec.shape, DataOf(output)));
   }
   {
-    const nb::gil_scoped_release release;
+    const GilReleased released;
     WorkerPool pool(threads);
     recipe->Quantize(matrix, 0, {}, views, pool);
   }
@@ -77,6 +84,7 @@ std::vector<NamedTensor> TensorsOf(const nb::list& tensors, const std::vector<Te
 // `tensors` are those that Quantize returned; `dtype` and the shape are the weight's.
 nb::object Dequantized(const nb::list& tensors, const std::string& name, const std::string& dtype_name,
                        std::int64_t rows, std::int64_t cols, std::size_t threads) {
+  CheckThreads(threads);
   const auto recipe = MakeRecipe(name);
   if (name == "none") throw Error(ErrorCode::kInvalidArgument, "recipe none quantizes nothing");
   const std::optional<DType> dtype = DTypeFromTorch(dtype_name);
@@ -88,7 +96,7 @@ nb::object Dequantized(const nb::list& tensors, const std::string& name, const s
   for (const NamedTensor& tensor : read) views.push_back(KernelTensorView::Of(tensor.tensor.shape, DataOf(tensor)));
   const NamedTensor weight = Allocate({.name = "weight", .dtype = *dtype, .shape = {rows, cols}});
   {
-    const nb::gil_scoped_release release;
+    const GilReleased released;
     WorkerPool pool(threads);
     Dequantize(recipe->Read(views), *dtype, DataOf(weight), pool);
   }

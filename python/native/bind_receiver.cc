@@ -104,6 +104,28 @@ struct PythonReceiver {
   void Cancel() { receiver->Cancel(receiver->attempt()); }
   std::shared_ptr<Progress> progress = std::make_shared<Progress>();
   std::unique_ptr<Receiver> receiver;
+  // Guarded by the GIL. As of the last call that returned: the receiver's own change while one is under way.
+  int calls = 0;
+  std::optional<Version> version;
+  bool torn = false;
+  std::string report;
+};
+
+// Takes over what the receiver says once a call has ended, however it did. Needs the GIL where it is made and ends.
+class Ended {
+ public:
+  explicit Ended(std::shared_ptr<PythonReceiver> of) : of_(std::move(of)) { ++of_->calls; }
+  ~Ended() {
+    if (--of_->calls > 0) return;  // this one was refused, since another is under way
+    of_->version = of_->receiver->version();
+    of_->torn = of_->receiver->torn().has_value();
+    of_->report = of_->receiver->report().ToJson();
+  }
+  Ended(const Ended&) = delete;
+  Ended& operator=(const Ended&) = delete;
+
+ private:
+  std::shared_ptr<PythonReceiver> of_;  // the other owner is the Python object
 };
 
 using OwnedReceiver = Owned<PythonReceiver>;
@@ -123,6 +145,7 @@ std::string ReloadFrom(OwnedReceiver& self, ReloadSource source, const nb::objec
   std::function<void()> meanwhile;
   if (!on_progress.is_none()) meanwhile = [open, &on_progress] { open->progress->Tell(on_progress); };
   auto from = std::make_shared<ReloadSource>(std::move(source));
+  const Ended ended(open);
   const std::string report =
       RunInterruptibly([open, from] { return open->receiver->ReloadWeights(std::move(*from)).ToJson(); },
                        [open, attempt] { open->receiver->Cancel(attempt); }, meanwhile);
@@ -133,7 +156,8 @@ std::string ReloadFrom(OwnedReceiver& self, ReloadSource source, const nb::objec
 // On the calling thread, which is the one that the iterator expects, and which looks for signals at each of its steps.
 std::string ReloadFromIterator(OwnedReceiver& self, ReloadSource source) {
   const std::shared_ptr<PythonReceiver> open = self.get();
-  const nb::gil_scoped_release release;
+  const Ended ended(open);
+  const GilReleased released;
   return open->receiver->ReloadWeights(std::move(source)).ToJson();
 }
 
@@ -218,17 +242,19 @@ void BindReceiver(nb::module_& module) {
              how.on_progress = [progress = made->progress](const ReloadProgress& now) { progress->Put(now); };
              made->receiver =
                  std::make_unique<Receiver>(TreeOf(model), model.parallel, model.quantization, Adopt(buffers), how);
+             made->report = made->receiver->report().ToJson();
              new (self) OwnedReceiver("receiver", std::move(made));
            })
       .def("close", &OwnedReceiver::Close)
       .def_prop_ro("closed", &OwnedReceiver::closed)
       .def("cancel", [](OwnedReceiver& self) { self.get()->Cancel(); })
-      .def_prop_ro("version", [](const OwnedReceiver& self) { return self.get()->receiver->version(); })
-      .def_prop_ro("torn", [](const OwnedReceiver& self) { return self.get()->receiver->torn().has_value(); })
-      .def_prop_ro("report_json", [](const OwnedReceiver& self) { return self.get()->receiver->report().ToJson(); })
+      .def_prop_ro("version", [](const OwnedReceiver& self) { return self.get()->version; })
+      .def_prop_ro("torn", [](const OwnedReceiver& self) { return self.get()->torn; })
+      .def_prop_ro("report_json", [](const OwnedReceiver& self) { return self.get()->report; })
       .def("verify",
            [](OwnedReceiver& self) {
              const std::shared_ptr<PythonReceiver> open = self.get();
+             const Ended ended(open);
              RunInterruptibly(
                  [open] {
                    open->receiver->VerifyServed();

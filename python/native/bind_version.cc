@@ -32,9 +32,16 @@ void BindVersion(nb::module_& module) {
              return "Version(lineage='" + version.lineage + "', step=" + std::to_string(version.step) + ", digest='" +
                     (version.digest ? version.digest.ToHex() : "") + "')";
            })
-      .def("__eq__",
-           [](const Version& one, nb::handle other) {
-             return nb::isinstance<Version>(other) && one == nb::cast<const Version&>(other);
+      .def(
+          "__eq__",
+          [](const Version& one, nb::handle other) {
+            return nb::isinstance<Version>(other) && one == nb::cast<const Version&>(other);
+          },
+          nb::arg("other").none())
+      .def("__reduce__",
+           [](nb::handle version) {
+             return nb::make_tuple(
+                 version.type(), nb::make_tuple(version.attr("lineage"), version.attr("step"), version.attr("digest")));
            })
       .def("__hash__", [](const Version& version) {
         return nb::hash(nb::make_tuple(version.lineage, version.step, version.digest.high, version.digest.low));

@@ -25,6 +25,7 @@ void BindClosing(nb::module_& module) {
       Alive().erase(closable);
       closable->Close();
     }
+    EndOfPython();
   });
 }
 

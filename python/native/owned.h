@@ -54,7 +54,7 @@ class Owned : public Closable {
       new std::shared_ptr<T>(std::move(object));
       return;
     }
-    const nb::gil_scoped_release release;
+    const GilReleased released;
     object.reset();
   }
 
@@ -62,7 +62,7 @@ class Owned : public Closable {
     const std::shared_ptr<T> object = ::getpid() == process_ ? object_ : nullptr;
     if (object == nullptr) return;
     if constexpr (requires { object->Cancel(); }) {
-      const nb::gil_scoped_release release;
+      const GilReleased released;
       for (int i = 0; object.use_count() > kNoCalls && i < kLooks; ++i) {
         object->Cancel();
         std::this_thread::sleep_for(kSignalLook);

@@ -213,3 +213,74 @@ import os
 assert len(os.listdir('/proc/self/task')) == THREADS
 """
     interpreter.run(source.replace("THREADS", "1"))
+
+
+AT_ITS_END = {
+    "publish": "publisher.publish(dict(checkpoint.walk()), step=next(steps))",
+    "publish of an iterator": "publisher.publish(checkpoint.walk(), step=next(steps))",
+    "a walk of a checkpoint": "list(checkpoint.walk())",
+    "quantize": "layercast.quantize(weight)",
+}
+
+
+@pytest.mark.parametrize("call", AT_ITS_END)
+def test_a_process_ends_while_a_daemon_is_in(call, folder):
+    interpreter.run(f"""
+import itertools, threading, numpy, layercast
+checkpoint, publisher, steps = layercast.Checkpoint(sys.argv[1]), layercast.Publisher(), itertools.count(1)
+weight, begun = numpy.ones((256, 256), numpy.float32), threading.Event()
+
+def always():
+    try:
+        while True:
+            {AT_ITS_END[call]}
+            begun.set()
+    except layercast.FailedPrecondition:
+        pass  # the publisher is closed before the interpreter ends
+
+threading.Thread(target=always, daemon=True).start()
+begun.wait()
+""", folder)
+
+
+def test_a_publisher_is_closed_while_another_thread_publishes_and_a_stream_is_walked(folder):
+    interpreter.run("""
+import threading, numpy, layercast
+
+class Slowly:  # a stream's walk, and a publish, that stand still until they are let go
+    def __init__(self):
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def __iter__(self):
+        self.begun.set()
+        self.go.wait()
+        for name, tensor in weights.items():
+            yield name, tensor
+
+checkpoint = layercast.Checkpoint(sys.argv[1])
+weights = {name: tensor for name, tensor in checkpoint.walk()}
+specs = [(spec.name, "torch.bfloat16", spec.shape, None) for spec in checkpoint.specs]
+publisher, streamed, published = layercast.Publisher(), Slowly(), Slowly()
+publisher._native.publish_pieces(streamed, specs, False, False, lineage="policy", step=1, stream=True)
+
+def attempt(call):
+    try:
+        call()
+    except layercast.Error:
+        pass  # which of the two ends first is open
+
+import ml_dtypes
+buffers = {spec.name: numpy.zeros(spec.shape, ml_dtypes.bfloat16) for spec in layercast.buffer_specs(sys.argv[1])}
+receiver = layercast.Receiver(sys.argv[1], buffers=buffers)
+taking = threading.Thread(target=attempt, args=[lambda: receiver.reload_weights(publisher)])
+publishing = threading.Thread(target=attempt, args=[lambda: publisher.publish(published, step=2)])
+taking.start()
+streamed.begun.wait()
+publishing.start()
+published.begun.wait()
+publisher.close()  # the publish under way keeps it: it ends with that
+published.go.set()
+streamed.go.set()
+publishing.join()
+taking.join()
+""", folder)

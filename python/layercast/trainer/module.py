@@ -147,7 +147,7 @@ def _copies(unit: list[Held], holders: Holders, ranks: tuple[int, ...], mine: in
         if sharding.is_dtensor(one.tensor):
             raise Unsupported(
                 f"tensor '{one.name}': a checkpoint holds it put together with others, which takes whole tensors, but "
-                "it is sharded: stream it gathered"
+                "it is sharded: gather it"
             )
     return one_copy_each(ranks, mine, sum(one.tensor.numel() for one in unit))
 
@@ -200,7 +200,7 @@ def _check_merges(held: Iterable[Held]) -> None:
     for one in held:
         if one.layer is not None and any(sharding.is_dtensor(tensor) for tensor in one.layer.tensors()):
             raise Unsupported(
-                f"tensor '{one.name}': an adapter of sharded tensors is merged by a collective: stream it gathered, or "
+                f"tensor '{one.name}': an adapter of sharded tensors is merged by a collective: gather it, or "
                 "publish with adapters='base'"
             )
 

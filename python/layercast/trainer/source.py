@@ -12,6 +12,7 @@ from layercast.trainer.adapters import How
 from layercast.trainer.config import config
 from layercast.trainer.module import gathered, pieces_of_module, pieces_of_state_dict
 from layercast.trainer.pieces import Pieces
+from layercast.trainer.sharding import is_dtensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +33,28 @@ class Source:
         ]
 
 
-def source_of(weights: Any, *, dtype: torch.dtype | None, adapters: How, gather: bool) -> Source | None:
-    """None: neither a module nor tensors of torch."""
+def source_of(
+    weights: Any, *, dtype: torch.dtype | None, adapters: How, gather: bool, alone: bool = False
+) -> Source | None:
+    """None: neither a module nor tensors of torch. ``alone``: this rank publishes all that it holds whole."""
     if isinstance(weights, torch.nn.Module):
-        pieces = (gathered if gather else pieces_of_module)(weights, dtype=dtype, adapters=adapters)
-        return _source(pieces, config(weights), gather)
+        if gather:
+            return _source(gathered(weights, dtype=dtype, adapters=adapters), config(weights), True)
+        ranks = _this_rank() if alone and not any(map(is_dtensor, weights.parameters())) else None
+        return _source(pieces_of_module(weights, dtype=dtype, adapters=adapters, ranks=ranks), config(weights), False)
     if isinstance(weights, Mapping):
         weights = list(weights.items())
     if not isinstance(weights, (list, tuple)) or not weights:
         return None
     if not all(_is_pair_of_torch(item) for item in weights):
         return None  # parts are said, not found out
-    return _source(pieces_of_state_dict(weights, dtype=dtype), "", False)
+    ranks = _this_rank() if alone and not any(is_dtensor(tensor) for _, tensor in weights) else None
+    return _source(pieces_of_state_dict(weights, dtype=dtype, ranks=ranks), "", False)
+
+
+def _this_rank() -> list[int] | None:
+    distributed = torch.distributed
+    return [distributed.get_rank()] if distributed.is_available() and distributed.is_initialized() else None
 
 
 def _is_pair_of_torch(item: Any) -> bool:

@@ -2,6 +2,9 @@
 
 import random
 
+import pytest
+import torch
+from layercast.trainer import source_of
 from layercast.trainer.spread import Shared, choose, one_copy_each
 
 
@@ -41,3 +44,23 @@ def test_a_rank_with_an_empty_part_publishes_nothing():
 def test_the_answer_does_not_depend_on_which_rank_asks():
     tensors = [plain(7 * i + 1, 3) for i in range(20)] + [halves(9, [(0, 1), (2, 0)])]
     assert choose(tensors) == choose(list(tensors))
+
+
+@pytest.fixture
+def rank_0_of_2():
+    """torch.distributed of two ranks, of which this process is the first, and nobody the second."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def test_who_says_its_rank_publishes_all_that_it_is_given(rank_0_of_2):
+    weights = {"stage.a": torch.ones(3), "stage.b": torch.ones(4)}
+    shared = source_of(weights, dtype=None, adapters="merge", gather=False)
+    assert shared.part == (0, 2) and len(list(shared.pieces)) == 1
+    alone = source_of(weights, dtype=None, adapters="merge", gather=False, alone=True)
+    assert [piece.name for piece in alone.pieces] == ["stage.a", "stage.b"]
+    module = torch.nn.Linear(3, 4)
+    assert len(list(source_of(module, dtype=None, adapters="merge", gather=False, alone=True).pieces)) == 2

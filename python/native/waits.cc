@@ -1,0 +1,33 @@
+#include "python/native/waits.h"
+
+#include <unistd.h>
+
+#include <atomic>
+
+namespace layercast::python {
+namespace {
+
+std::atomic<int> returning{0};  // threads that wait for the GIL, and then have it
+std::atomic<bool> ending{false};
+std::atomic<std::thread::id> last;  // the thread that ends the interpreter
+
+}  // namespace
+
+void BeginToReturn() {
+  ++returning;
+  if (!ending || std::this_thread::get_id() == last.load()) return;
+  --returning;
+  while (true) ::pause();
+}
+
+void HasReturned() { --returning; }
+
+void EndOfPython() {
+  last = std::this_thread::get_id();
+  ending = true;
+  PyThreadState* state = PyEval_SaveThread();
+  while (returning > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  PyEval_RestoreThread(state);
+}
+
+}  // namespace layercast::python
