@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence as AbstractSequence
 from dataclasses import dataclass
 import functools
-from types import TracebackType
 from typing import Any
 
 from layercast import _native, logs
 from layercast._asynchronous import in_thread
+from layercast.closing import OfOneProcess
 from layercast._native import Version
 from layercast.errors import Error, InvalidArgument, of_code
 from layercast.publisher import Published, Publisher
@@ -57,7 +57,7 @@ class Sequence:
     spans: list[tuple[int, int, Version]]
 
 
-class Controller:
+class Controller(OfOneProcess):
     """Calls engines, which ``layercast serve`` runs. A call goes to all of them at the same time. One thread only.
 
     Args:
@@ -170,14 +170,6 @@ class Controller:
 
     def close(self) -> None:
         self._native.close()
-
-    def __enter__(self) -> Controller:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _source_options(source: Any) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 import functools
 from threading import Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generator, Literal
 
 from layercast import _native, logs
 from layercast._asynchronous import in_thread
+from layercast.closing import OfOneProcess
 from layercast._native import Version
-from layercast.errors import FailedPrecondition, InvalidArgument
+from layercast.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -83,7 +83,7 @@ class Published:
         return f"Published({self.version}, {self.readers} readers)"
 
 
-class Publisher:
+class Publisher(OfOneProcess):
     """Publishes a policy's versions; one for each process of the trainer. Thread-safe; a context manager.
 
     Args:
@@ -298,17 +298,6 @@ class Publisher:
     def close(self) -> None:
         """Ends all sessions; returns once no walk of a stream runs any more. Versions count as released then."""
         self._native.close()
-
-    def __enter__(self) -> Publisher:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __reduce__(self) -> Any:
-        raise FailedPrecondition("a publisher is of one process, and cannot be pickled: send its endpoint")
 
     def __repr__(self) -> str:
         return "Publisher(closed)" if self._native.closed else f"Publisher('{self.endpoint}')"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 import functools
-from types import TracebackType
 from typing import Any
 
 from layercast import _native, logs
 from layercast._asynchronous import in_thread
+from layercast.closing import OfOneProcess
 from layercast._native import Version
 from layercast.controller import Progress, _told
-from layercast.errors import FailedPrecondition, InvalidArgument
+from layercast.errors import InvalidArgument
 from layercast.publisher import Published, Publisher
 from layercast.report import Report
 from layercast.tensor import TensorSpec
@@ -36,7 +36,7 @@ def buffer_specs(
     return [TensorSpec(*spec) for spec in specs]
 
 
-class Receiver:
+class Receiver(OfOneProcess):
     """Takes versions into an engine's buffers, in place: their addresses stay, so that captured CUDA graphs do.
 
     Args:
@@ -176,17 +176,6 @@ class Receiver:
     def close(self) -> None:
         """Lets the buffers go."""
         self._native.close()
-
-    def __enter__(self) -> Receiver:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __reduce__(self) -> Any:
-        raise FailedPrecondition("a receiver is of one process, and cannot be pickled")
 
 
 _LAYOUT = {"power_of_two_scales", "requantize", "row_alignment", "column_alignment", "transposed", "column_major"}
