@@ -11,8 +11,8 @@ from typing import Any
 
 from layercast import _native, logs
 from layercast._asynchronous import in_thread
-from layercast.closing import OfOneProcess
 from layercast._native import Version
+from layercast.closing import OfOneProcess
 from layercast.errors import Error, InvalidArgument, of_code
 from layercast.publisher import Published, Publisher
 from layercast.report import Report

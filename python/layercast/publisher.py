@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-import functools
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Generator, Literal
 
 from layercast import _native, logs
 from layercast._asynchronous import in_thread
-from layercast.closing import OfOneProcess
 from layercast._native import Version
+from layercast.closing import OfOneProcess
 from layercast.errors import InvalidArgument
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 
 from layercast import _native, logs
 from layercast._asynchronous import in_thread
-from layercast.closing import OfOneProcess
 from layercast._native import Version
+from layercast.closing import OfOneProcess
 from layercast.controller import Progress, _told
 from layercast.errors import InvalidArgument
 from layercast.publisher import Published, Publisher
