@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <future>
 
 #include "src/control/engine_outcome.h"
@@ -145,16 +144,17 @@ TEST(Controller, ReadsBatchesOfSequences) {
   EXPECT_EQ(params["ignore_eos"], true);
 }
 
-// An engine that never answers, and calls the test once it is asked.
+// An engine that never answers, and gives the call up once it is asked.
 TEST(Controller, ACallIsGivenUpFromAnyThread) {
-  std::function<void()> asked;
+  std::promise<Controller*> made;
+  const auto made_one = made.get_future().share();
   std::vector<RpcReply> unanswered;
   RpcServer server("tcp://127.0.0.1:0", false, [&](const std::string&, const Json&, RpcReply reply) {
     unanswered.push_back(std::move(reply));
-    asked();
+    made_one.get()->Cancel();
   });
   Controller controller({server.endpoint()});
-  asked = [&controller] { controller.Cancel(); };
+  made.set_value(&controller);
   const auto code = [](const std::vector<EngineOutcome>& outcomes) { return outcomes.at(0).error->code(); };
   EXPECT_EQ(code(controller.ReloadWeights({.publisher = "tcp://127.0.0.1:9"})), ErrorCode::kCancelled);
   EXPECT_EQ(code(controller.Pause()), ErrorCode::kCancelled);

@@ -207,12 +207,13 @@ TEST(ReloadTogether, WhatIsDecidedIsWaitedForThoughTheTimeIsOver) {
 
 // It would stage for one of them, and hold that until it has staged for the other.
 TEST(ReloadTogether, WhatIsCancelledBeforeItIsDecidedIsCommittedNowhere) {
-  std::function<void()> cancel;
-  EngineInSteps one, other({}, [&cancel](const std::string& method) {
-    if (method == "prepare_weights") cancel();
+  std::promise<Controller*> made;
+  const auto made_one = made.get_future().share();
+  EngineInSteps one, other({}, [&made_one](const std::string& method) {
+    if (method == "prepare_weights") made_one.get()->Cancel();
   });
   Controller controller({one.endpoint(), other.endpoint()});
-  cancel = [&controller] { controller.Cancel(); };
+  made.set_value(&controller);
   for (const EngineOutcome& outcome :
        controller.ReloadWeights({.publisher = "tcp://127.0.0.1:9", .all_or_none = true})) {
     EXPECT_FALSE(outcome.ok);
