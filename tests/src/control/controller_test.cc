@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <optional>
 
 #include "src/control/engine_outcome.h"
 #include "src/control/rpc.h"
@@ -146,19 +147,21 @@ TEST(Controller, ReadsBatchesOfSequences) {
 
 // An engine that never answers, and gives the call up once it is asked.
 TEST(Controller, ACallIsGivenUpFromAnyThread) {
-  std::promise<Controller*> made;
+  std::optional<Controller> controller;  // ends after the server, whose thread is in it
+  std::promise<void> made;
   const auto made_one = made.get_future().share();
   std::vector<RpcReply> unanswered;
   RpcServer server("tcp://127.0.0.1:0", false, [&](const std::string&, const Json&, RpcReply reply) {
     unanswered.push_back(std::move(reply));
-    made_one.get()->Cancel();
+    made_one.get();
+    controller->Cancel();
   });
-  Controller controller({server.endpoint()});
-  made.set_value(&controller);
+  controller.emplace(std::vector{server.endpoint()});
+  made.set_value();
   const auto code = [](const std::vector<EngineOutcome>& outcomes) { return outcomes.at(0).error->code(); };
-  EXPECT_EQ(code(controller.ReloadWeights({.publisher = "tcp://127.0.0.1:9"})), ErrorCode::kCancelled);
-  EXPECT_EQ(code(controller.Pause()), ErrorCode::kCancelled);
-  EXPECT_NE(layercast::testing::ErrorOf([&] { controller.Status(); }, ErrorCode::kCancelled), "no error");
+  EXPECT_EQ(code(controller->ReloadWeights({.publisher = "tcp://127.0.0.1:9"})), ErrorCode::kCancelled);
+  EXPECT_EQ(code(controller->Pause()), ErrorCode::kCancelled);
+  EXPECT_NE(layercast::testing::ErrorOf([&] { controller->Status(); }, ErrorCode::kCancelled), "no error");
 }
 
 TEST(Controller, NeedsAnEngineAndKnowsHowManyThereAre) {

@@ -7,6 +7,7 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -207,15 +208,18 @@ TEST(ReloadTogether, WhatIsDecidedIsWaitedForThoughTheTimeIsOver) {
 
 // It would stage for one of them, and hold that until it has staged for the other.
 TEST(ReloadTogether, WhatIsCancelledBeforeItIsDecidedIsCommittedNowhere) {
-  std::promise<Controller*> made;
+  std::optional<Controller> controller;  // ends after the engines, whose threads are in it
+  std::promise<void> made;
   const auto made_one = made.get_future().share();
-  EngineInSteps one, other({}, [&made_one](const std::string& method) {
-    if (method == "prepare_weights") made_one.get()->Cancel();
+  EngineInSteps one, other({}, [&](const std::string& method) {
+    if (method != "prepare_weights") return;
+    made_one.get();
+    controller->Cancel();
   });
-  Controller controller({one.endpoint(), other.endpoint()});
-  made.set_value(&controller);
+  controller.emplace(std::vector{one.endpoint(), other.endpoint()});
+  made.set_value();
   for (const EngineOutcome& outcome :
-       controller.ReloadWeights({.publisher = "tcp://127.0.0.1:9", .all_or_none = true})) {
+       controller->ReloadWeights({.publisher = "tcp://127.0.0.1:9", .all_or_none = true})) {
     EXPECT_FALSE(outcome.ok);
     EXPECT_EQ(outcome.error->code(), ErrorCode::kCancelled) << outcome.error->what();
   }
