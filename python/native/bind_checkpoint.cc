@@ -10,12 +10,6 @@
 namespace layercast::python {
 namespace {
 
-// (name, dtype, shape, bytes)
-nb::tuple TupleOf(const NamedTensor& named) {
-  return nb::make_tuple(named.name, std::string(SafetensorsName(named.tensor.dtype)),
-                        nb::tuple(nb::cast(named.tensor.shape)), BytesOf(named));
-}
-
 NamedTensor Read(const Checkpoint& checkpoint, const std::string& name) {
   const GilReleased released;
   return checkpoint.Tensor(name);
@@ -50,15 +44,7 @@ void BindCheckpoint(nb::module_& module) {
            })
       .def_prop_ro("total_bytes", &Checkpoint::total_bytes)
       .def_prop_ro("config", &Checkpoint::config)
-      .def("specs",
-           [](const Checkpoint& self) {
-             nb::list specs;
-             for (const TensorSpec& spec : self.specs()) {
-               specs.append(nb::make_tuple(spec.name, std::string(SafetensorsName(spec.dtype)),
-                                           nb::tuple(nb::cast(spec.shape))));
-             }
-             return specs;
-           })
+      .def("specs", [](const Checkpoint& self) { return ListOf(self.specs()); })
       .def("tensor", [](const Checkpoint& self, const std::string& name) { return TupleOf(Read(self, name)); })
       .def("walk", [](const Checkpoint& self) { return Walk{self.Weights()}; });
 }

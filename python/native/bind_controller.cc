@@ -2,9 +2,8 @@
 #include "layercast/controller.h"
 
 #include <chrono>
-#include <map>
-#include <mutex>
 
+#include "python/native/newest_progress.h"
 #include "python/native/options.h"
 #include "python/native/owned.h"
 #include "python/native/waits.h"
@@ -74,30 +73,6 @@ void BindSequence(nb::module_& module) {
       });
 }
 
-// Progress of a reload is told on the thread that called, between two looks for signals: the newest of each engine.
-class NewestProgress {
- public:
-  void Put(const EngineProgress& progress) {
-    const std::lock_guard lock(mutex_);
-    newest_[progress.engine] = progress;
-  }
-  void Tell(const nb::object& callback) {
-    std::map<std::size_t, EngineProgress> newest;
-    {
-      const std::lock_guard lock(mutex_);
-      newest.swap(newest_);
-    }
-    for (const auto& [engine, progress] : newest) {
-      callback(progress.endpoint, progress.state, progress.all.stage, progress.all.bytes, progress.all.bytes_total,
-               progress.all.layers, progress.all.layers_total);
-    }
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::size_t, EngineProgress> newest_;  // guarded by mutex_
-};
-
 std::vector<EngineOutcome> Reload(OwnedController& self, ReloadRequest request, const nb::object& on_progress) {
   const auto progress = std::make_shared<NewestProgress>();
   std::function<void()> meanwhile;
@@ -113,7 +88,6 @@ std::vector<EngineOutcome> Reload(OwnedController& self, ReloadRequest request, 
 ReloadRequest RequestFrom(const nb::kwargs& options) {
   return {.publisher = Option(options, "publisher", std::string()),
           .version = Option(options, "version", std::optional<Version>()),
-          .engine = Option(options, "engine", std::string()),
           .weights_path = Option(options, "weights_path", std::string()),
           .load_format = Option(options, "load_format", std::string("auto")),
           .partial = Option(options, "partial", false),

@@ -1,5 +1,4 @@
 // Recipes by themselves: a weight [rows, columns] to kernel tensors, and back.
-#include <algorithm>
 #include <cstddef>
 
 #include "engine_side/quant/recipes/recipe_table.h"
@@ -22,15 +21,6 @@ NamedTensor Allocate(const TensorSpec& spec) {
 }
 
 std::byte* DataOf(const NamedTensor& tensor) { return const_cast<std::byte*>(tensor.tensor.data); }  // Allocate's
-
-nb::list ListOf(const std::vector<NamedTensor>& tensors) {
-  nb::list list;
-  for (const NamedTensor& named : tensors) {
-    list.append(nb::make_tuple(named.name, std::string(SafetensorsName(named.tensor.dtype)),
-                               nb::tuple(nb::cast(named.tensor.shape)), BytesOf(named)));
-  }
-  return list;
-}
 
 MatrixView MatrixOf(const NamedTensor& weight) {
   const Shape& shape = weight.tensor.shape;

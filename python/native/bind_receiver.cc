@@ -2,13 +2,13 @@
 #include "layercast/receiver.h"
 
 #include <chrono>
-#include <mutex>
 
 #include "engine_side/plan/load_plan.h"
 #include "engine_side/reload/layout/kernel_layout.h"
 #include "engine_side/reload/layout/layer_recipes.h"
 #include "layercast/model/registry.h"
 #include "layercast/model_description.h"
+#include "python/native/newest_progress.h"
 #include "python/native/options.h"
 #include "python/native/owned.h"
 #include "python/native/python_tensors.h"
@@ -20,14 +20,12 @@ namespace {
 // The model of one rank: what its tree is built from, and how its weights are quantized. Value.
 struct RankModel {
   std::string directory;
-  std::string config;  // empty: the directory's config.json
   ParallelConfig parallel{};
   QuantizationConfig quantization{};
 };
 
 RankModel ModelFrom(const nb::kwargs& options) {
-  RankModel model{.directory = Option(options, "directory", std::string()),
-                  .config = Option(options, "config", std::string())};
+  RankModel model{.directory = Option(options, "directory", std::string())};
   model.parallel = {.tp_rank = Option(options, "tp_rank", 0),
                     .tp_size = Option(options, "tp_size", 1),
                     .ep_rank = Option(options, "ep_rank", 0),
@@ -45,9 +43,7 @@ RankModel ModelFrom(const nb::kwargs& options) {
 }
 
 std::unique_ptr<Module> TreeOf(const RankModel& model) {
-  const ModelDescription description = model.config.empty() ? ModelDescription::FromDirectory(model.directory)
-                                                            : ModelDescription::FromJson(model.config, model.directory);
-  return ModelRegistry::Builtin().Build(description, model.parallel);
+  return ModelRegistry::Builtin().Build(ModelDescription::FromDirectory(model.directory), model.parallel);
 }
 
 ReceiverOptions OptionsFrom(const nb::kwargs& options) {
@@ -78,31 +74,9 @@ CapturedBuffers Adopt(const nb::dict& tensors) {
   return CapturedBuffers::Adopt(BuffersFrom(tensors), again);
 }
 
-// The newest progress of a reload, told on the calling thread.
-class Progress {
- public:
-  void Put(const ReloadProgress& progress) {
-    const std::lock_guard lock(mutex_);
-    newest_ = progress;
-  }
-  void Tell(const nb::object& callback) {
-    std::optional<ReloadProgress> newest;
-    {
-      const std::lock_guard lock(mutex_);
-      newest.swap(newest_);
-    }
-    if (!newest) return;
-    callback("", "receiving", newest->stage, newest->bytes, newest->bytes_total, newest->layers, newest->layers_total);
-  }
-
- private:
-  std::mutex mutex_;
-  std::optional<ReloadProgress> newest_;  // guarded by mutex_
-};
-
 struct PythonReceiver {
   void Cancel() { receiver->Cancel(receiver->attempt()); }
-  std::shared_ptr<Progress> progress = std::make_shared<Progress>();
+  std::shared_ptr<NewestProgress> progress = std::make_shared<NewestProgress>();
   std::unique_ptr<Receiver> receiver;
   // Guarded by the GIL. As of the last call that returned: the receiver's own change while one is under way.
   int calls = 0;
@@ -220,13 +194,9 @@ void BindReloads(nb::class_<OwnedReceiver>& receiver) {
 
 nb::list SpecsOf(const RankModel& model) {
   const std::unique_ptr<Module> tree = TreeOf(model);
-  nb::list specs;
   const LayerRecipes recipes(model.quantization.recipe,
                              {.power_of_two_scales = model.quantization.power_of_two_scales});
-  for (const TensorSpec& spec : KernelTensorsOf(LoadPlan::WithoutTensors(*tree), recipes)) {
-    specs.append(nb::make_tuple(spec.name, std::string(SafetensorsName(spec.dtype)), nb::tuple(nb::cast(spec.shape))));
-  }
-  return specs;
+  return ListOf(KernelTensorsOf(LoadPlan::WithoutTensors(*tree), recipes));
 }
 
 }  // namespace
@@ -239,7 +209,9 @@ void BindReceiver(nb::module_& module) {
              const RankModel model = ModelFrom(options);
              auto made = std::make_unique<PythonReceiver>();
              ReceiverOptions how = OptionsFrom(options);
-             how.on_progress = [progress = made->progress](const ReloadProgress& now) { progress->Put(now); };
+             how.on_progress = [progress = made->progress](const ReloadProgress& now) {
+               progress->Put({.state = "receiving", .all = now});
+             };
              made->receiver =
                  std::make_unique<Receiver>(TreeOf(model), model.parallel, model.quantization, Adopt(buffers), how);
              made->report = made->receiver->report().ToJson();

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -63,6 +62,7 @@ class Owned : public Closable {
     if (object == nullptr) return;
     if constexpr (requires { object->Cancel(); }) {
       const GilReleased released;
+      // Again and again, for a call may only be about to begin; nothing tells that the last one has let go.
       for (int i = 0; object.use_count() > kNoCalls && i < kLooks; ++i) {
         object->Cancel();
         std::this_thread::sleep_for(kSignalLook);

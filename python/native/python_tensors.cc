@@ -141,15 +141,23 @@ nb::object BytesOf(const NamedTensor& tensor) {
       tensor.tensor.data, {static_cast<std::size_t>(tensor.tensor.num_bytes())}, capsule));
 }
 
+nb::tuple TupleOf(const TensorSpec& spec) {
+  return nb::make_tuple(spec.name, std::string(SafetensorsName(spec.dtype)), nb::tuple(nb::cast(spec.shape)));
+}
+
+nb::tuple TupleOf(const NamedTensor& tensor) {
+  return nb::make_tuple(tensor.name, std::string(SafetensorsName(tensor.tensor.dtype)),
+                        nb::tuple(nb::cast(tensor.tensor.shape)), BytesOf(tensor));
+}
+
 void BindTensors(nb::module_& module) {
   module.def("ndarray", DlpackOf);
-  // For tests of the way back and forth: (dtype, shape, bytes) of what a tensor was read as.
+  // For tests of the way back and forth: what a tensor is read as.
   module.def(
       "tensor_bytes",
       [](const std::string& name, nb::handle tensor) {
-        const NamedTensor named = TensorFrom(name, tensor);
-        return nb::make_tuple(std::string(SafetensorsName(named.tensor.dtype)), nb::tuple(nb::cast(named.tensor.shape)),
-                              BytesOf(named));
+        const nb::tuple read = TupleOf(TensorFrom(name, tensor));
+        return nb::make_tuple(read[1], read[2], read[3]);
       },
       nb::arg("name"), nb::arg("tensor").none());
 }

@@ -37,4 +37,14 @@ std::unique_ptr<WeightsIterator> IteratorFrom(nb::object iterator, bool stay = f
 // The tensor's bytes as a Python object with the buffer protocol, read-only. It keeps the tensor's owner.
 nb::object BytesOf(const NamedTensor& tensor);
 
+// As layercast.TensorSpec and layercast.Tensor are made of: (name, dtype, shape), and the same with the bytes.
+nb::tuple TupleOf(const TensorSpec& spec);
+nb::tuple TupleOf(const NamedTensor& tensor);
+template <typename Range>
+nb::list ListOf(const Range& specs_or_tensors) {
+  nb::list list;
+  for (const auto& each : specs_or_tensors) list.append(TupleOf(each));
+  return list;
+}
+
 }  // namespace layercast::python

@@ -16,17 +16,20 @@ std::atomic<std::thread::id> last;  // the thread that ends the interpreter
 void BeginToReturn() {
   ++returning;
   if (!ending || std::this_thread::get_id() == last.load()) return;
-  --returning;
+  HasReturned();
   while (true) ::pause();
 }
 
-void HasReturned() { --returning; }
+void HasReturned() {
+  --returning;
+  returning.notify_one();
+}
 
 void EndOfPython() {
   last = std::this_thread::get_id();
   ending = true;
   PyThreadState* state = PyEval_SaveThread();
-  while (returning > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (const int left = returning) returning.wait(left);
   PyEval_RestoreThread(state);
 }
 
