@@ -21,7 +21,7 @@ import atexit as _atexit
 from layercast import _native
 from layercast._native import Version
 from layercast.checkpoint import Checkpoint
-from layercast.controller import Controller, EngineOutcome, Progress, Sequence
+from layercast.controller import Controller, EngineOutcome, Sequence
 from layercast.errors import (
     Cancelled,
     Corrupt,
@@ -36,6 +36,7 @@ from layercast.errors import (
     Unsupported,
 )
 from layercast.plan import LoadPlan, Placement
+from layercast.progress import Progress
 from layercast.publisher import Published, Publisher
 from layercast.recipes import dequantize, known_recipes, quantize
 from layercast.receiver import Receiver, buffer_specs

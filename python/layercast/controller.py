@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence as AbstractSequence
 from dataclasses import dataclass
-import functools
 from typing import Any
 
 from layercast import _native, logs
@@ -14,6 +14,7 @@ from layercast._asynchronous import in_thread
 from layercast._native import Version
 from layercast.closing import OfOneProcess
 from layercast.errors import Error, InvalidArgument, of_code
+from layercast.progress import Progress, Told
 from layercast.publisher import Published, Publisher
 from layercast.report import Report
 
@@ -28,19 +29,6 @@ class EngineOutcome:
     previous: Version | None
     report: Report | None
     error: Error | None
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a reload has come, of one engine (of a receiver: ``endpoint`` is empty)."""
-
-    endpoint: str
-    state: str
-    stage: str
-    bytes: int
-    bytes_total: int
-    layers: int
-    layers_total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +97,7 @@ class Controller(OfOneProcess):
         options |= {"load_format": load_format, "timeout": timeout, **_source_options(source)}
         if version is not None:
             options["version"] = version
-        with _told(on_progress, progress_bar) as tell:
+        with Told(on_progress, progress_bar) as tell:
             outcomes = [_outcome(native) for native in self._native.reload(tell, **options)]
         return _checked(outcomes) if check else outcomes
 
@@ -203,35 +191,3 @@ def _checked(outcomes: list[EngineOutcome]) -> list[EngineOutcome]:
     error = type(failed[0])(str(failed[0]) + more)
     error.outcomes = outcomes
     raise error
-
-
-class _told:
-    """What the extension calls with progress: the user's callback, and a bar."""
-
-    def __init__(self, on_progress: Callable[[Progress], None] | None, bar: bool) -> None:
-        self._on_progress = on_progress
-        self._bar = _bar() if bar else None
-
-    def __enter__(self) -> Callable[..., None] | None:
-        return self._tell if self._on_progress or self._bar is not None else None
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def _tell(self, *fields: Any) -> None:
-        progress = Progress(*fields)
-        if self._on_progress:
-            self._on_progress(progress)
-        if self._bar is not None:
-            self._bar.total = progress.bytes_total or None
-            self._bar.n = progress.bytes
-            self._bar.set_postfix_str(f"{progress.stage} {progress.layers}/{progress.layers_total} layers")
-
-
-def _bar() -> Any:
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        return None
-    return tqdm(unit="B", unit_scale=True, desc="reload")

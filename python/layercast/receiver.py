@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
-import functools
 from typing import Any
 
 from layercast import _native, logs
 from layercast._asynchronous import in_thread
 from layercast._native import Version
 from layercast.closing import OfOneProcess
-from layercast.controller import Progress, _told
 from layercast.errors import InvalidArgument
+from layercast.progress import Progress, Told
 from layercast.publisher import Published, Publisher
 from layercast.report import Report
 from layercast.tensor import TensorSpec
@@ -122,7 +122,7 @@ class Receiver(OfOneProcess):
         options = {"partial": partial, "may_keep": list(may_keep), "allow_config_change": allow_config_change}
         if config:
             options["config"] = config
-        with _told(on_progress, progress_bar) as tell:
+        with Told(on_progress, progress_bar) as tell:
             if source is None:
                 return Report(self._native.reload_from_origin(tell))
             if isinstance(source, Published):
