@@ -40,6 +40,7 @@ from layercast.progress import Progress
 from layercast.publisher import Published, Publisher
 from layercast.recipes import dequantize, known_recipes, quantize
 from layercast.receiver import Receiver, buffer_specs
+from layercast.recording import Box, Copy, Recording
 from layercast.report import Report
 from layercast.tensor import Tensor, TensorSpec
 from layercast.proofs import Comparison, Verification, compare, verify
@@ -47,10 +48,12 @@ from layercast.proofs import Comparison, Verification, compare, verify
 __version__: str = _native.__version__
 
 __all__ = [
+    "Box",
     "Cancelled",
     "Checkpoint",
     "Comparison",
     "Controller",
+    "Copy",
     "Corrupt",
     "DeadlineExceeded",
     "EngineOutcome",
@@ -65,6 +68,7 @@ __all__ = [
     "Published",
     "Publisher",
     "Receiver",
+    "Recording",
     "Report",
     "ResourceExhausted",
     "Sequence",

@@ -42,6 +42,15 @@ def torch_dtype(name: str) -> Any:
     return dtype
 
 
+def safetensors_name(dtype: Any) -> str:
+    """The name of a ``torch.dtype``. Raises Unsupported if safetensors has none."""
+    attribute = str(dtype).removeprefix("torch.")
+    for name, (spelling, _) in _NAMES.items():
+        if spelling == attribute:
+            return name
+    raise Unsupported(f"no dtype of safetensors is {dtype}")
+
+
 def numpy_dtype(name: str) -> Any:
     """The ``numpy.dtype`` of a safetensors name; those that numpy lacks come from ml_dtypes, if it is installed."""
     import numpy

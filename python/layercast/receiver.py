@@ -14,12 +14,13 @@ from layercast.closing import OfOneProcess
 from layercast.errors import InvalidArgument
 from layercast.progress import Progress, Told
 from layercast.publisher import Published, Publisher
+from layercast.recording import Recording
 from layercast.report import Report
 from layercast.tensor import TensorSpec
 
 
 def buffer_specs(
-    model: str | os.PathLike[str],
+    model: str | os.PathLike[str] | Recording,
     *,
     tp_rank: int = 0,
     tp_size: int = 1,
@@ -28,7 +29,7 @@ def buffer_specs(
 ) -> list[TensorSpec]:
     """The buffers that an engine's rank has for a model under a recipe: what :class:`Receiver` expects.
 
-    ``model`` is a folder with a config.json. Also takes ``power_of_two_scales`` and, of a rank of experts or of a pipeline's
+    ``model`` is a folder with a config.json, or what was recorded of a loader. Also takes ``power_of_two_scales`` and, of a rank of experts or of a pipeline's
     stage, ``ep_rank`` and the like. An engine that pads or transposes its weights knows its shapes itself.
     """
     known = _known(options, _PARALLEL | {"power_of_two_scales"})
@@ -40,7 +41,7 @@ class Receiver(OfOneProcess):
     """Takes versions into an engine's buffers, in place: their addresses stay, so that captured CUDA graphs do.
 
     Args:
-        model: a folder with a config.json.
+        model: a folder with a config.json; or a :class:`layercast.Recording` of what the engine's own loader does.
         buffers: the engine's tensors by their kernel names ("model.layers.0.self_attn.qkv_proj.weight_scale"), torch's
             or writable numpy arrays, of any strides, on the CPU or on one CUDA device. :func:`buffer_specs` lists them;
             the first reload refuses a table that does not fit. They are kept, and asked around every commit where they
@@ -65,7 +66,7 @@ class Receiver(OfOneProcess):
 
     def __init__(
         self,
-        model: str | os.PathLike[str],
+        model: str | os.PathLike[str] | Recording,
         *,
         buffers: Mapping[str, Any],
         tp_rank: int = 0,
@@ -123,29 +124,81 @@ class Receiver(OfOneProcess):
         if config:
             options["config"] = config
         with Told(on_progress, progress_bar) as tell:
-            if source is None:
-                return Report(self._native.reload_from_origin(tell))
-            if isinstance(source, Published):
-                version = source.version
-                return self._from_publishers(tell, [source.endpoint], version.lineage, version.step, options)
-            if isinstance(source, Publisher):
-                return self._from_publishers(tell, [source.endpoint], lineage, step, options)
-            if isinstance(source, str) and "://" in source:
-                return self._from_publishers(tell, source.split(","), lineage, step, options)
-            if isinstance(source, (str, os.PathLike)):
-                path = os.fspath(source)
-                return Report(
-                    self._native.reload_from_path(tell, path, load_format, is_checkpoint_format, **options)
-                )
-            if isinstance(source, Mapping):
-                source = list(source.items())
-            if isinstance(source, (list, tuple)) and source and all(isinstance(item, str) for item in source):
-                return self._from_publishers(tell, list(source), lineage, step, options)
-            if isinstance(source, (list, tuple)):
-                return Report(self._native.reload_from_list(tell, list(source), is_checkpoint_format, **options))
-            if self.version is None:  # nothing says yet which tensors will come: all of them are awaited
-                return Report(self._native.reload_from_list(tell, list(source), is_checkpoint_format, **options))
-            return Report(self._native.reload_from_iterator(source, is_checkpoint_format, **options))
+            return self._take(tell, source, lineage, step, is_checkpoint_format, load_format, options)
+
+    def stage(
+        self,
+        source: Any,
+        *,
+        lineage: str = "",
+        step: int | None = None,
+        is_checkpoint_format: bool = True,
+        attempt: int = 0,
+        on_progress: Callable[[Progress], None] | None = None,
+        **options: Any,
+    ) -> Report:
+        """The first phase of a reload alone, for engines of several ranks: stage on all of them, then commit on all.
+
+        Takes what :meth:`reload_weights` takes. ``attempt`` grows with every reload of the engine and is the same on all
+        its ranks; 0: the receiver counts. The engine may go on generating meanwhile. Under the policies "undo" and
+        "in_place" only the plan is made now, and :meth:`commit` receives. Raises as :meth:`reload_weights`.
+        """
+        options = _known(options, {"partial", "may_keep", "allow_config_change", "config"})
+        options |= {"stage_only": True, "attempt": attempt}
+        with Told(on_progress, False) as tell:
+            return self._take(tell, source, lineage, step, is_checkpoint_format, "auto", options)
+
+    def prepare(self) -> Report:
+        """The last chance to refuse before any rank commits. Raises FailedPrecondition if nothing is staged."""
+        return Report(self._native.prepare())
+
+    def commit(self) -> Report:
+        """Writes what is staged into the buffers, between two forward passes.
+
+        Raises FailedPrecondition if nothing is staged, or if the engine has moved a buffer. Under "staged", what is
+        staged stays after a failure, to be committed again.
+        """
+        return Report(self._native.commit())
+
+    def abort(self) -> Report:
+        """Drops what is staged or half received, and takes back what was half written. Nothing if there is none."""
+        return Report(self._native.abort())
+
+    def roll_back(self) -> bool:
+        """Puts back what the latest commit overwrote; False if the policy cannot, and the rank is then ``torn``."""
+        return self._native.roll_back()
+
+    def _take(
+        self,
+        tell: Any,
+        source: Any,
+        lineage: str,
+        step: int | None,
+        is_checkpoint_format: bool,
+        load_format: str,
+        options: dict[str, Any],
+    ) -> Report:
+        if source is None:
+            return Report(self._native.reload_from_origin(tell))
+        if isinstance(source, Published):
+            version = source.version
+            return self._from_publishers(tell, [source.endpoint], version.lineage, version.step, options)
+        if isinstance(source, Publisher):
+            return self._from_publishers(tell, [source.endpoint], lineage, step, options)
+        if isinstance(source, str) and "://" in source:
+            return self._from_publishers(tell, source.split(","), lineage, step, options)
+        if isinstance(source, (str, os.PathLike)):
+            path = os.fspath(source)
+            return Report(self._native.reload_from_path(tell, path, load_format, is_checkpoint_format, **options))
+        if isinstance(source, Mapping):
+            source = list(source.items())
+        if isinstance(source, (list, tuple)) and source and all(isinstance(item, str) for item in source):
+            return self._from_publishers(tell, list(source), lineage, step, options)
+        if isinstance(source, (list, tuple)):
+            return Report(self._native.reload_from_list(tell, list(source), is_checkpoint_format, **options))
+        if self.version is None:  # nothing says yet which tensors will come: all of them are awaited
+            return Report(self._native.reload_from_list(tell, list(source), is_checkpoint_format, **options))
+        return Report(self._native.reload_from_iterator(source, is_checkpoint_format, **options))
 
     def _from_publishers(
         self, tell: Any, endpoints: list[str], lineage: str, step: int | None, options: dict[str, Any]
@@ -184,8 +237,13 @@ _HOW = {"commit", "engine", "channel", "timeout", "peer_timeout", "threads", "bu
 _OPTIONS = _LAYOUT | _PARALLEL | _HOW
 
 
-def _model(model: str | os.PathLike[str], tp_rank: int, tp_size: int, quantization: str) -> dict[str, Any]:
-    return {"directory": os.fspath(model), "tp_rank": tp_rank, "tp_size": tp_size, "quantization": quantization}
+def _model(
+    model: str | os.PathLike[str] | Recording, tp_rank: int, tp_size: int, quantization: str
+) -> dict[str, Any]:
+    known: dict[str, Any] = {"tp_rank": tp_rank, "tp_size": tp_size, "quantization": quantization}
+    if isinstance(model, Recording):
+        return {"recorded": model.native(), **known}
+    return {"directory": os.fspath(model), **known}
 
 
 def _known(options: dict[str, Any], names: set[str]) -> dict[str, Any]:

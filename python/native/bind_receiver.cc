@@ -12,6 +12,7 @@
 #include "python/native/options.h"
 #include "python/native/owned.h"
 #include "python/native/python_tensors.h"
+#include "python/native/recording.h"
 #include "python/native/waits.h"
 
 namespace layercast::python {
@@ -19,13 +20,15 @@ namespace {
 
 // The model of one rank: what its tree is built from, and how its weights are quantized. Value.
 struct RankModel {
-  std::string directory;
+  std::string directory;               // empty: what was recorded
+  std::optional<nb::dict> recorded{};  // what RecordingFrom reads
   ParallelConfig parallel{};
   QuantizationConfig quantization{};
 };
 
 RankModel ModelFrom(const nb::kwargs& options) {
   RankModel model{.directory = Option(options, "directory", std::string())};
+  if (options.contains("recorded")) model.recorded = nb::cast<nb::dict>(options["recorded"]);
   model.parallel = {.tp_rank = Option(options, "tp_rank", 0),
                     .tp_size = Option(options, "tp_size", 1),
                     .ep_rank = Option(options, "ep_rank", 0),
@@ -43,6 +46,7 @@ RankModel ModelFrom(const nb::kwargs& options) {
 }
 
 std::unique_ptr<Module> TreeOf(const RankModel& model) {
+  if (model.recorded) return layercast::TreeOf(RecordingFrom(*model.recorded));
   return ModelRegistry::Builtin().Build(ModelDescription::FromDirectory(model.directory), model.parallel);
 }
 
@@ -104,6 +108,22 @@ class Ended {
 
 using OwnedReceiver = Owned<PythonReceiver>;
 
+// How far a reload goes: through all of its phases, or only until the version is staged.
+struct Phases {
+  bool stage_only = false;
+  std::uint64_t attempt = 0;  // as in Receiver::Stage
+};
+
+Phases PhasesFrom(const nb::kwargs& options) {
+  return {.stage_only = Option(options, "stage_only", false), .attempt = Option(options, "attempt", std::uint64_t{0})};
+}
+
+std::string Take(Receiver& receiver, ReloadSource source, const Phases& phases) {
+  if (!phases.stage_only) return receiver.ReloadWeights(std::move(source)).ToJson();
+  receiver.Stage(std::move(source), phases.attempt);
+  return receiver.report().ToJson();
+}
+
 // Which of a source's tensors are taken.
 void Narrow(ReloadSource& source, const nb::kwargs& options) {
   source.partial = Option(options, "partial", source.partial);
@@ -113,26 +133,27 @@ void Narrow(ReloadSource& source, const nb::kwargs& options) {
 }
 
 // On a thread of its own, while this one looks for signals: for sources that are not walked in Python.
-std::string ReloadFrom(OwnedReceiver& self, ReloadSource source, const nb::object& on_progress) {
+std::string ReloadFrom(OwnedReceiver& self, ReloadSource source, const nb::object& on_progress,
+                       const Phases& phases = {}) {
   const std::shared_ptr<PythonReceiver> open = self.get();
-  const std::uint64_t attempt = open->receiver->attempt() + 1;
+  const std::uint64_t attempt = phases.attempt != 0 ? phases.attempt : open->receiver->attempt() + 1;
   std::function<void()> meanwhile;
   if (!on_progress.is_none()) meanwhile = [open, &on_progress] { open->progress->Tell(on_progress); };
   auto from = std::make_shared<ReloadSource>(std::move(source));
   const Ended ended(open);
   const std::string report =
-      RunInterruptibly([open, from] { return open->receiver->ReloadWeights(std::move(*from)).ToJson(); },
+      RunInterruptibly([open, from, phases] { return Take(*open->receiver, std::move(*from), phases); },
                        [open, attempt] { open->receiver->Cancel(attempt); }, meanwhile);
   if (meanwhile) meanwhile();
   return report;
 }
 
 // On the calling thread, which is the one that the iterator expects, and which looks for signals at each of its steps.
-std::string ReloadFromIterator(OwnedReceiver& self, ReloadSource source) {
+std::string ReloadFromIterator(OwnedReceiver& self, ReloadSource source, const Phases& phases) {
   const std::shared_ptr<PythonReceiver> open = self.get();
   const Ended ended(open);
   const GilReleased released;
-  return open->receiver->ReloadWeights(std::move(source)).ToJson();
+  return Take(*open->receiver, std::move(source), phases);
 }
 
 // A list's tensors, which are all there.
@@ -155,7 +176,7 @@ void BindReloads(nb::class_<OwnedReceiver>& receiver) {
             ReloadSource source =
                 FromCheckpoint({.path = std::move(path), .load_format = std::move(load_format)}, is_checkpoint_format);
             Narrow(source, options);
-            return ReloadFrom(self, std::move(source), on_progress);
+            return ReloadFrom(self, std::move(source), on_progress, PhasesFrom(options));
           },
           nb::arg("on_progress").none(), nb::arg("path"), nb::arg("load_format"), nb::arg("is_checkpoint_format"),
           nb::arg("options"))
@@ -165,7 +186,7 @@ void BindReloads(nb::class_<OwnedReceiver>& receiver) {
              std::string lineage, std::optional<std::uint64_t> step, const nb::kwargs& options) {
             ReloadSource source = FromPublishers(std::move(endpoints), std::move(lineage), step);
             Narrow(source, options);
-            return ReloadFrom(self, std::move(source), on_progress);
+            return ReloadFrom(self, std::move(source), on_progress, PhasesFrom(options));
           },
           nb::arg("on_progress").none(), nb::arg("endpoints"), nb::arg("lineage"), nb::arg("step").none(),
           nb::arg("options"))
@@ -175,14 +196,14 @@ void BindReloads(nb::class_<OwnedReceiver>& receiver) {
              const nb::kwargs& options) {
             ReloadSource source = SourceOfList(pieces, is_checkpoint_format);
             Narrow(source, options);
-            return ReloadFrom(self, std::move(source), on_progress);
+            return ReloadFrom(self, std::move(source), on_progress, PhasesFrom(options));
           },
           nb::arg("on_progress").none(), nb::arg("pieces"), nb::arg("is_checkpoint_format"), nb::arg("options"))
       .def("reload_from_iterator",
            [](OwnedReceiver& self, nb::object iterator, bool is_checkpoint_format, const nb::kwargs& options) {
              ReloadSource source = FromIterator(IteratorFrom(std::move(iterator)), {}, is_checkpoint_format);
              Narrow(source, options);
-             return ReloadFromIterator(self, std::move(source));
+             return ReloadFromIterator(self, std::move(source), PhasesFrom(options));
            })
       .def(
           "reload_from_origin",
@@ -190,6 +211,30 @@ void BindReloads(nb::class_<OwnedReceiver>& receiver) {
             return ReloadFrom(self, FromOrigin(), on_progress);
           },
           nb::arg("on_progress").none());
+}
+
+// Runs one of the phases that come after staging.
+template <typename Phase>
+auto RunPhase(OwnedReceiver& self, const Phase& phase) {
+  const std::shared_ptr<PythonReceiver> open = self.get();
+  const Ended ended(open);
+  return RunInterruptibly([open, phase] { return phase(*open->receiver); },
+                          [open] { open->receiver->Cancel(open->receiver->attempt()); });
+}
+
+template <typename Phase>
+std::string ReportAfter(OwnedReceiver& self, const Phase& phase) {
+  return RunPhase(self, [phase](Receiver& receiver) {
+    phase(receiver);
+    return receiver.report().ToJson();
+  });
+}
+
+void BindPhases(nb::class_<OwnedReceiver>& receiver) {
+  receiver.def("prepare", [](OwnedReceiver& self) { return ReportAfter(self, [](Receiver& r) { r.Prepare(); }); })
+      .def("commit", [](OwnedReceiver& self) { return ReportAfter(self, [](Receiver& r) { r.Commit(); }); })
+      .def("abort", [](OwnedReceiver& self) { return ReportAfter(self, [](Receiver& r) { r.Abort(); }); })
+      .def("roll_back", [](OwnedReceiver& self) { return RunPhase(self, [](Receiver& r) { return r.RollBack(); }); });
 }
 
 nb::list SpecsOf(const RankModel& model) {
@@ -223,22 +268,13 @@ void BindReceiver(nb::module_& module) {
       .def_prop_ro("version", [](const OwnedReceiver& self) { return self.get()->version; })
       .def_prop_ro("torn", [](const OwnedReceiver& self) { return self.get()->torn; })
       .def_prop_ro("report_json", [](const OwnedReceiver& self) { return self.get()->report; })
-      .def("verify",
-           [](OwnedReceiver& self) {
-             const std::shared_ptr<PythonReceiver> open = self.get();
-             const Ended ended(open);
-             RunInterruptibly(
-                 [open] {
-                   open->receiver->VerifyServed();
-                   return 0;
-                 },
-                 [] {});
-           })
+      .def("verify", [](OwnedReceiver& self) { return ReportAfter(self, [](Receiver& r) { r.VerifyServed(); }); })
       .def("served_digest", [](OwnedReceiver& self) {
         const std::shared_ptr<PythonReceiver> open = self.get();
         return RunInterruptibly([open] { return open->receiver->captured().ServedDigest().ToHex(); }, [] {});
       });
   BindReloads(receiver);
+  BindPhases(receiver);
   module.def("buffer_specs", [](const nb::kwargs& options) { return SpecsOf(ModelFrom(options)); });
 }
 

@@ -10,6 +10,7 @@ NB_MODULE(_native, module) {
   BindTensors(module);
   BindLogs(module);
   BindCheckpoint(module);
+  BindPublished(module);
   BindQuantize(module);
   BindClosing(module);
   BindPublisher(module);

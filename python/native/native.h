@@ -21,6 +21,7 @@ void BindPublisher(nb::module_& module);
 void BindReceiver(nb::module_& module);
 void BindController(nb::module_& module);
 void BindCheckpoint(nb::module_& module);
+void BindPublished(nb::module_& module);
 void BindQuantize(nb::module_& module);
 void BindClosing(nb::module_& module);
 void BindLogs(nb::module_& module);

@@ -135,7 +135,8 @@ class LAYERCAST_PUBLIC Module {
   const std::optional<ModelHeads>& heads() const { return heads_; }
 
   // Maps the name, finds the owner by whole path segments and asks it. Throws kNotFound for a name that nothing takes.
-  Resolution Resolve(const TensorSpec& spec) const;
+  // Asked of the root alone.
+  virtual Resolution Resolve(const TensorSpec& spec) const;
   // Calls Resolve for each tensor that the transforms make of a checkpoint tensor, or for the tensor itself if no
   // transform applies. The results may belong to different layers. Throws kUnsupported for parts of a tied tensor.
   std::vector<SourceResolution> ResolveSource(const TensorSpec& spec) const;

@@ -1,0 +1,40 @@
+"""vLLM takes its weights from Layercast: ``--weight-transfer-config '{"backend": "layercast"}'`` (docs/vllm.md).
+
+``register`` is what vLLM's entry point calls in each of its processes. Nothing of vLLM is patched: backends and a model
+loader are registered, and workers get one method more, ``layercast``, which is how a rank's answer gets back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+BACKEND = "layercast"
+
+
+def register() -> None:
+    """Registers the weight-transfer backends and the model loader. May be called again."""
+    from vllm.distributed.weight_transfer import factory
+    from vllm.model_executor import model_loader
+    from vllm.v1.worker.worker_base import WorkerBase
+
+    if BACKEND not in factory.WeightTransferEngineFactory._registry:
+        factory.WeightTransferEngineFactory.register_engine(BACKEND, "layercast.vllm.worker", "LayercastEngine")
+    if BACKEND not in factory.WeightTransferTrainerFactory._registry:
+        factory.WeightTransferTrainerFactory.register_engine(BACKEND, "layercast.vllm.trainer", "LayercastTrainer")
+    if BACKEND not in model_loader._LOAD_FORMAT_TO_MODEL_LOADER:
+        from layercast.vllm.loader import LayercastLoader
+
+        model_loader.register_model_loader(BACKEND)(LayercastLoader)
+    WorkerBase.layercast = _answer
+
+
+def _answer(worker: Any, op: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
+    """``collective_rpc("layercast", args=(op, arguments))``: see LayercastEngine.answer."""
+    from layercast.errors import FailedPrecondition
+
+    engine = getattr(worker, "weight_transfer_engine", None)
+    if engine is None or not hasattr(engine, "answer"):
+        raise FailedPrecondition(
+            f"expected an engine that was started with --weight-transfer-config '{{\"backend\": \"{BACKEND}\"}}'"
+        )
+    return engine.answer(op, **(arguments or {}))

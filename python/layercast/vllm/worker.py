@@ -1,0 +1,247 @@
+"""The worker's side of vLLM's weight transfer: a backend that stages versions beside the live weights.
+
+Everything that takes long runs on a thread of its own while the worker goes on generating; the calls that vLLM makes
+between two steps start it, ask for it, and copy what is staged. They are those of :meth:`LayercastEngine.answer`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from vllm.config import set_current_vllm_config
+from vllm.distributed.weight_transfer.base import (
+    WeightTransferEngine,
+    WeightTransferInitInfo,
+    WeightTransferUpdateInfo,
+)
+
+from layercast.errors import Error, FailedPrecondition, InvalidArgument
+from layercast.offered import endpoints_of, offered
+from layercast.receiver import Receiver
+from layercast.tensor import TensorSpec
+from layercast.vllm.adoption import Adoption, adopt
+from layercast.vllm.recorder import record
+from layercast.vllm.reloaded import refresh_derived, reload_layers
+
+logger = logging.getLogger("layercast.vllm")
+
+
+@dataclass
+class InitInfo(WeightTransferInitInfo):
+    """``endpoint``: of the trainer's publishers, separated by commas, for updates that name none."""
+
+    endpoint: str = ""
+    lineage: str = ""
+    timeout: float = 300.0
+
+
+@dataclass
+class UpdateInfo(WeightTransferUpdateInfo):
+    """What a step of an update does: :meth:`LayercastEngine.answer`. By default, all that precedes the commit."""
+
+    op: str = "receive"
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
+    """One worker's engine. Its state is ``idle``, ``staging``, ``staged`` or ``failed``."""
+
+    init_info_cls = InitInfo
+    update_info_cls = UpdateInfo
+    supports_draft_weight_update = False  # its buffers are those of the served model
+    defers_processing = True
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._info = InitInfo()
+        self._specs: tuple[TensorSpec, ...] = ()
+        self._adoption: Adoption | None = None
+        self._receiver: Receiver | None = None
+        self._thread: threading.Thread | None = None
+        self._state = "idle"
+        self._error: Error | None = None
+        self._torn = False
+
+    # ---- vLLM's calls ----
+
+    def init_transfer_engine(self, init_info: InitInfo) -> None:
+        """Adopts the model's buffers, where a publisher is there to say which tensors will come."""
+        self._info = init_info
+        if init_info.endpoint:
+            self._fit(offered(init_info.endpoint, lineage=init_info.lineage, timeout=init_info.timeout).specs)
+
+    def start_weight_update(self) -> None:
+        self._abort()
+
+    def update_weights(self, update_info: dict[str, Any]) -> None:
+        self.receive_weights(self.parse_update_info(update_info))
+
+    def receive_weights(self, update_info: UpdateInfo) -> None:
+        self.answer(update_info.op, **update_info.arguments)
+
+    def finish_weight_update(self) -> None:
+        self._commit()
+
+    def drain_pending(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+    def shutdown(self) -> None:
+        if self._receiver is not None:
+            self._abort()
+            self._receiver.close()
+            self._receiver = None
+
+    # ---- Layercast's ----
+
+    def answer(self, op: str, **arguments: Any) -> dict[str, Any]:
+        """Does one step, on every rank. Returns the rank's state.
+
+        ``stage`` (endpoint, lineage, step, attempt): starts to stage a version, and returns at once. ``state``: where
+        that is. ``prepare``: raises unless a version is staged. ``commit``: writes it, between two forward passes.
+        ``abort``: drops it. ``receive``: stages and prepares, and returns when that is done. ``verify``: reads the served
+        bytes back. Raises a subclass of :class:`layercast.Error`; the weights that are served are then the old ones,
+        unless the state says ``torn``.
+        """
+        if op not in _OPS:
+            raise InvalidArgument(f"expected one of {', '.join(_OPS)}, got '{op}'")
+        with set_current_vllm_config(self.vllm_config):
+            _OPS[op](self, **arguments)
+        return self._status()
+
+    def _stage(
+        self, endpoint: str = "", lineage: str = "", step: int | None = None, attempt: int = 0
+    ) -> None:
+        self._refuse_if_asleep()
+        self._abort()
+        publishers = endpoints_of(endpoint or self._info.endpoint)
+        if publishers == [""]:
+            raise InvalidArgument("expected the endpoint of a publisher, with the update or at init, got none")
+        lineage = lineage or self._info.lineage
+        found = offered(publishers, lineage=lineage, step=step, timeout=self._info.timeout)
+        self._fit(found.specs)
+        receiver = self._receiver
+        assert receiver is not None
+        self._state = "staging"
+
+        def work() -> None:
+            try:
+                receiver.stage(publishers, lineage=found.version.lineage, step=found.version.step, attempt=attempt)
+                self._state = "staged"
+            except Error as error:
+                self._error, self._state = error, "failed"
+            except Exception as error:  # noqa: BLE001  it must reach whoever asks
+                self._error, self._state = Error(repr(error)), "failed"
+
+        self._thread = threading.Thread(target=work, name="layercast stage", daemon=True)
+        self._thread.start()
+
+    def _prepare(self) -> None:
+        self._refuse_if_asleep()
+        if self._state == "failed" and self._error is not None:
+            raise self._error
+        if self._state != "staged" or self._receiver is None:
+            raise FailedPrecondition(f"expected a version that is staged, got the state '{self._state}'")
+        self.drain_pending()
+        self._receiver.prepare()
+
+    def _receive(self, **arguments: Any) -> None:
+        if arguments or self._state == "idle":
+            self._stage(**arguments)
+        self.drain_pending()
+        self._prepare()
+
+    def _commit(self) -> None:
+        self._prepare()
+        assert self._receiver is not None and self._adoption is not None
+        self._torn = True
+        with torch.no_grad():
+            self._receiver.commit()
+            reload_layers(self._adoption)
+            refresh_derived(self.model, self.model_config.dtype)
+        self._torn = False
+        self._state = "idle"
+
+    def _abort(self) -> None:
+        if self._receiver is not None:
+            if self._thread is not None and self._thread.is_alive():
+                self._receiver.cancel()
+            self.drain_pending()
+            if self._state != "idle":
+                self._receiver.abort()
+        self._thread, self._error, self._state = None, None, "idle"
+
+    def _ask(self) -> None:
+        """Only asks."""
+
+    def _verify(self) -> None:
+        if self._receiver is None or self._receiver.version is None:
+            raise FailedPrecondition("expected a version that was committed, got none yet")
+        self._receiver.verify()
+
+    def _fit(self, specs: tuple[TensorSpec, ...]) -> None:
+        """Makes a receiver that takes these tensors; keeps the one that does already."""
+        if specs == self._specs and self._receiver is not None:
+            return
+        began = time.perf_counter()
+        adoption = adopt(self.model, record(self.model, specs))
+        parallel = self.parallel_config
+        receiver = Receiver(
+            adoption.recording,
+            buffers=adoption.buffers,
+            quantization=adoption.recipe,
+            tp_rank=parallel.rank % parallel.world_size,
+            tp_size=parallel.world_size,
+            engine=f"vllm-{self.vllm_config.instance_id}-{parallel.data_parallel_index}",
+            timeout=self._info.timeout,
+            threads=max(1, torch.get_num_threads()),
+        )
+        if self._receiver is not None:
+            self._receiver.close()
+        self._specs, self._adoption, self._receiver = specs, adoption, receiver
+        reloaded = adoption.reloaded()
+        logger.info(
+            "%d layers adopted, %d reloaded by vLLM's own code%s; %d self checks, %.2f s",
+            len(adoption.layers) - len(reloaded),
+            len(reloaded),
+            f" ({reloaded[0].path}: {reloaded[0].why})" if reloaded else "",
+            adoption.checks,
+            time.perf_counter() - began,
+        )
+
+    def _refuse_if_asleep(self) -> None:
+        from layercast.vllm.sleep import asleep
+
+        if asleep():
+            raise FailedPrecondition("the engine is asleep and its weights are unmapped: wake it up first")
+
+    def _status(self) -> dict[str, Any]:
+        receiver, adoption = self._receiver, self._adoption
+        version = receiver.version if receiver is not None else None
+        return {
+            "rank": self.parallel_config.rank,
+            "state": self._state,
+            "error": {"code": self._error.code, "message": str(self._error)} if self._error else None,
+            "torn": self._torn or (receiver is not None and receiver.torn),
+            "version": {"lineage": version.lineage, "step": version.step, "digest": version.digest} if version else None,
+            "report": receiver.report.to_dict() if receiver is not None else None,
+            "recipe": adoption.recipe if adoption else None,
+            "adopted": [layer.path for layer in adoption.layers if layer.adopted] if adoption else [],
+            "reloaded": {layer.path: layer.why for layer in adoption.reloaded()} if adoption else {},
+        }
+
+
+_OPS = {
+    "stage": LayercastEngine._stage,
+    "state": LayercastEngine._ask,
+    "prepare": LayercastEngine._prepare,
+    "commit": LayercastEngine._commit,
+    "abort": LayercastEngine._abort,
+    "receive": LayercastEngine._receive,
+    "verify": LayercastEngine._verify,
+}
