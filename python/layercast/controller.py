@@ -14,6 +14,7 @@ from layercast._asynchronous import in_thread
 from layercast._native import Version
 from layercast.closing import OfOneProcess
 from layercast.errors import Error, InvalidArgument, of_code
+from layercast.http_engines import Answered, HttpEngines
 from layercast.progress import Progress, Told
 from layercast.publisher import Published, Publisher
 from layercast.report import Report
@@ -46,17 +47,23 @@ class Sequence:
 
 
 class Controller(OfOneProcess):
-    """Calls engines, which ``layercast serve`` runs. A call goes to all of them at the same time. One thread only.
+    """Calls engines, which ``layercast serve`` runs, or vLLM servers. A call goes to all at the same time. One thread only.
 
     Args:
-        engines: their endpoints, or one.
+        engines: their endpoints, or one: ``tcp://`` of ``layercast serve``, or ``http://`` of vLLM with Layercast's door
+            (docs/vllm.md), which take whole versions of publishers and generate by their own API.
+        api_key: of vLLM servers that were started with one.
 
-    Raises InvalidArgument if there is none, or one is named twice.
+    Raises InvalidArgument if there is none, one is named twice, or there are some of both kinds.
     """
 
-    def __init__(self, engines: str | Iterable[str]) -> None:
+    def __init__(self, engines: str | Iterable[str], *, api_key: str = "") -> None:
         logs.start()
-        self._native = _native.Controller([engines] if isinstance(engines, str) else list(engines))
+        endpoints = [engines] if isinstance(engines, str) else list(engines)
+        over_http = [endpoint for endpoint in endpoints if endpoint.startswith(("http://", "https://"))]
+        if over_http and len(over_http) < len(endpoints):
+            raise InvalidArgument(f"expected engines of one kind, tcp:// or http://, got {', '.join(endpoints)}")
+        self._native = HttpEngines(endpoints, api_key) if over_http else _native.Controller(endpoints)
 
     @property
     def endpoints(self) -> list[str]:
@@ -177,7 +184,7 @@ def _source_options(source: Any) -> dict[str, Any]:
     return {"publisher": ",".join(endpoints)}
 
 
-def _outcome(native: _native.EngineOutcome) -> EngineOutcome:
+def _outcome(native: _native.EngineOutcome | Answered) -> EngineOutcome:
     report = Report(native.report_json) if native.report_json not in ("", "null") else None
     error = None if native.ok else of_code(native.code)(native.message)
     return EngineOutcome(native.endpoint, native.ok, native.version, native.previous, report, error)

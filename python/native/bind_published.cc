@@ -42,8 +42,7 @@ void BindPublished(nb::module_& module) {
       "published",
       [](std::vector<std::string> endpoints, std::string lineage, std::optional<std::uint64_t> step, double timeout) {
         const auto patience = FromSeconds("timeout", timeout);
-        const Published published =
-            RunInterruptibly([=] { return Ask(endpoints, lineage, step, patience); }, [] {});
+        const Published published = RunInterruptibly([=] { return Ask(endpoints, lineage, step, patience); }, [] {});
         return nb::make_tuple(published.version, ListOf(published.specs), published.config);
       },
       nb::arg("endpoints"), nb::arg("lineage"), nb::arg("step").none(), nb::arg("timeout"));

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "python/native/dlpack_dtypes.h"
-#include "python/native/python_memory.h"
+#include "python/native/memory/dlpack_dtypes.h"
+#include "python/native/memory/python_memory.h"
 #include "python/native/waits.h"
 
 namespace layercast::python {

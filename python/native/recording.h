@@ -1,7 +1,7 @@
 // What was recorded of another program's loader (layercast.Recording), as the core's. Needs the GIL.
 #pragma once
 
-#include "layercast/model/recorded_model.h"
+#include "layercast/recorded_model.h"
 #include "python/native/native.h"
 
 namespace layercast::python {

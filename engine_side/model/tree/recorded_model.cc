@@ -1,4 +1,4 @@
-#include "layercast/model/recorded_model.h"
+#include "layercast/recorded_model.h"
 
 #include <algorithm>
 #include <map>
@@ -10,6 +10,7 @@
 #include "engine_side/model/naming/path.h"
 #include "engine_side/model/tree/fit.h"
 #include "layercast/error.h"
+#include "layercast/model/module.h"
 #include "src/base/utf8.h"
 
 namespace layercast {

@@ -29,12 +29,20 @@ def register() -> None:
 
 
 def _answer(worker: Any, op: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
-    """``collective_rpc("layercast", args=(op, arguments))``: see LayercastEngine.answer."""
-    from layercast.errors import FailedPrecondition
+    """``collective_rpc("layercast", args=(op, arguments))``: LayercastEngine.answer, with errors as answers.
+
+    An exception would reach the caller as text alone, and the answers of the other ranks would be lost.
+    """
+    from layercast.errors import Error
 
     engine = getattr(worker, "weight_transfer_engine", None)
     if engine is None or not hasattr(engine, "answer"):
-        raise FailedPrecondition(
-            f"expected an engine that was started with --weight-transfer-config '{{\"backend\": \"{BACKEND}\"}}'"
-        )
-    return engine.answer(op, **(arguments or {}))
+        expected = f"expected an engine that was started with --weight-transfer-config '{{\"backend\": \"{BACKEND}\"}}'"
+        return {"rank": worker.rank, "state": "idle", "error": {"code": "failed_precondition", "message": expected}}
+    try:
+        answer: dict[str, Any] = engine.answer(op, **(arguments or {}))
+        return answer
+    except Error as error:
+        return {**engine.status(), "error": {"code": error.code, "message": str(error)}}
+    except Exception as error:  # of vLLM's or torch's code
+        return {**engine.status(), "error": {"code": "internal", "message": f"{type(error).__name__}: {error}"}}

@@ -8,7 +8,6 @@ Layercast, gave the same bytes, padding included. One check is made for each cla
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,10 +16,12 @@ import torch
 
 from layercast.dtypes import torch_dtype
 from layercast.errors import Error, Unsupported
+from layercast.host.known_weights import copy_of, difference, known_weights, replayed
+from layercast.host.recorder import Loaded
+from layercast.host.views import NotAdoptable, tensor_in
 from layercast.receiver import Receiver, buffer_specs
 from layercast.recording import Recording
-from layercast.tensor import TensorSpec
-from layercast.vllm.recorder import Loaded, load_time, tensors_of
+from layercast.vllm.load_time import own_tensors, processed
 
 # By the class of a layer's quantization method: the recipe that makes what it makes of full precision. Methods that are
 # not listed keep the form in which the checkpoint is, or are reloaded.
@@ -129,44 +130,9 @@ def _buffers(layer: Layer, part: Recording) -> dict[str, torch.Tensor]:
     for spec in buffer_specs(part, quantization=layer.recipe):
         live = getattr(layer.module, spec.name.rpartition(".")[2], None)
         if not isinstance(live, torch.Tensor):
-            raise _NotAdoptable(f"it has no tensor '{spec.name.rpartition('.')[2]}'")
+            raise NotAdoptable(f"it has no tensor '{spec.name.rpartition('.')[2]}'")
         found[spec.name] = tensor_in(live.data, spec)
     return found
-
-
-class _NotAdoptable(Exception):
-    pass
-
-
-def tensor_in(live: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
-    """The view of an engine's memory that is the tensor ``spec``: transposed, padded, or in another number of axes.
-
-    kernel layout -> ours: the same; [K, N] of strides (1, K) (torch._scaled_mm, Cutlass); rows and columns padded to
-    multiples of 16 (Cutlass); a number as [1] or []; scales [N] or [1, N] for [N, 1]; column-major scales (DeepGEMM).
-    """
-    if live.dtype != torch_dtype(spec.dtype):
-        raise _NotAdoptable(f"'{spec.name}': expected {torch_dtype(spec.dtype)}, got {live.dtype}")
-    shape = tuple(spec.shape)
-    ways = [live, live.transpose(-1, -2)] if live.dim() > 1 else [live]
-    ways.sort(key=lambda way: not way.is_contiguous())  # of a square, the one that lies as ours
-    for way in ways:
-        if tuple(way.shape) == shape:
-            return way
-    if live.numel() == math.prod(shape) and live.is_contiguous():
-        return live.view(shape)
-    for way in ways:
-        if way.dim() == len(shape) and all(_padded(extent) == have for extent, have in zip(shape, way.shape)):
-            return way[tuple(slice(0, extent) for extent in shape)]
-    if live.dim() == 1 and shape[1:] == (1,) and _padded(shape[0]) == live.shape[0]:
-        return live[: shape[0]].unsqueeze(1)
-    raise _NotAdoptable(f"'{spec.name}': expected {list(shape)}, got {list(live.shape)} strides {list(live.stride())}")
-
-
-_ALIGNMENT = 16
-
-
-def _padded(extent: int) -> int:
-    return math.ceil(extent / _ALIGNMENT) * _ALIGNMENT if extent > 1 else extent
 
 
 @dataclass
@@ -191,7 +157,7 @@ class _Checks:
             part = replace(part, quantized=_quantized([layer], part))
             try:
                 self.results[key] = check(layer, part)
-            except (_NotAdoptable, Error) as why:
+            except (NotAdoptable, Error) as why:
                 self.results[key] = str(why)
         return replace(layer, why=self.results[key])
 
@@ -200,7 +166,7 @@ def check(layer: Layer, part: Recording) -> str:
     """Loads known weights twice, by vLLM's code and by Layercast's; "" if every byte is the same, else the first
     difference."""
     sources = known_weights(part)
-    memory = {name: _copy_of(tensor) for name, tensor in own_tensors(layer.module).items()}
+    memory = {name: copy_of(tensor) for name, tensor in own_tensors(layer.module).items()}
     kept = {name: tensor.data for name, tensor in own_tensors(layer.module).items()}
     theirs = processed(layer.module, replayed(part, sources))
     stand_in = replace(layer, module=_Tensors(memory))
@@ -211,95 +177,8 @@ def check(layer: Layer, part: Recording) -> str:
     return difference(memory, theirs)
 
 
-def difference(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> str:
-    for name in sorted(ours.keys() | theirs.keys()):
-        if name not in ours or name not in theirs:
-            return f"'{name}' is there on one side alone"
-        if ours[name].shape != theirs[name].shape or ours[name].stride() != theirs[name].stride():
-            return f"'{name}': expected {list(theirs[name].shape)} {theirs[name].stride()}, got {list(ours[name].shape)}"
-        different = _bytes_of(ours[name]) != _bytes_of(theirs[name])
-        if different.any():
-            return f"'{name}': {int(different.sum())} of {different.numel()} bytes of known weights differ from vLLM's"
-    return ""
-
-
 class _Tensors:
     """Stands for a module: its tensors, as attributes."""
 
     def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
         self.__dict__.update(tensors)
-
-
-def own_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    own = {**module._parameters, **module._buffers}
-    return {name: tensor for name, tensor in own.items() if tensor is not None}
-
-
-def _copy_of(tensor: torch.Tensor) -> torch.Tensor:
-    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-    return copy.copy_(tensor.data)
-
-
-def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-
-
-def known_weights(part: Recording) -> dict[str, torch.Tensor]:
-    """Random values, the same on every rank: of the range of weights, and above zero for scales."""
-    sources = {}
-    for spec in part.sources:
-        random = torch.Generator().manual_seed(hash((spec.shape, spec.dtype)) % 2**31)
-        values = torch.randn(spec.shape, generator=random) * 0.05
-        if "scale" in spec.name.rpartition(".")[2]:
-            values = values.abs() + 0.01
-        sources[spec.name] = values.to(torch_dtype(spec.dtype))
-    return sources
-
-
-def replayed(part: Recording, sources: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The recording replayed by torch's copies: load-time parameters by full name."""
-    parameters = {spec.name: torch.empty(spec.shape, dtype=torch_dtype(spec.dtype)) for spec in part.parameters}
-    for name, boxes in part.zeros.items():
-        for box in boxes:
-            parameters[name][_index(box)].zero_()
-    for copy in part.copies:
-        source = sources[copy.source][_index(copy.source_box)]
-        to = parameters[copy.parameter][_index(copy.box)]
-        if copy.transposed:
-            source = source.reshape(source.shape[-2:]).t()
-        to.copy_(source.reshape(to.shape))
-    return parameters
-
-
-def _index(box: Any) -> tuple[slice, ...]:
-    return tuple(slice(begin, begin + extent) for begin, extent in zip(box.begin, box.extent))
-
-
-def processed(module: torch.nn.Module, parameters: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The kernel tensors that vLLM makes of load-time ones, by name. The module is as before afterwards."""
-    with load_time(module, [module]), torch.no_grad():
-        process(module, {name.rpartition(".")[2]: tensor for name, tensor in parameters.items()})
-        return {name: tensor.detach() for name, tensor in own_tensors(module).items()}
-
-
-def process(module: torch.nn.Module, parameters: dict[str, torch.Tensor]) -> None:
-    """Runs vLLM's own processing of load-time parameters, on a module that shows them (load_time)."""
-    from vllm.model_executor.layers.quantization.base_config import QuantizeMethodBase
-    from vllm.model_executor.model_loader.reload import layerwise, meta
-
-    live = {name: tensor for name, tensor in own_tensors(module).items() if not tensor.is_meta}
-    meta.materialize_layer(module, layerwise.get_layerwise_info(module))
-    module.__dict__.pop("_already_called_process_weights_after_loading", None)
-    for name, tensor in parameters.items():
-        if name in live:  # never on meta (a bias): the live memory is not to be written
-            module._parameters[name] = torch.nn.Parameter(tensor.to(live[name].device), requires_grad=False)
-        else:
-            getattr(module, name).data.copy_(tensor)
-    method = getattr(module, "quant_method", None)
-    if isinstance(method, QuantizeMethodBase):
-        method.process_weights_after_loading(module)
-
-
-def tensor_table(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """All tensors of a model, for checks."""
-    return tensors_of(model)

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from layercast.vllm.adoption import Adoption, Layer, own_tensors, processed
+from layercast.vllm.adoption import Adoption, Layer
+from layercast.vllm.load_time import own_tensors, processed
 
 
 def reload_layers(adoption: Adoption) -> None:

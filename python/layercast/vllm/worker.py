@@ -22,10 +22,11 @@ from vllm.distributed.weight_transfer.base import (
 
 from layercast.errors import Error, FailedPrecondition, InvalidArgument
 from layercast.offered import endpoints_of, offered
+from layercast.host.recorder import record
 from layercast.receiver import Receiver
 from layercast.tensor import TensorSpec
 from layercast.vllm.adoption import Adoption, adopt
-from layercast.vllm.recorder import record
+from layercast.vllm.load_time import load_time, tensors_of
 from layercast.vllm.reloaded import refresh_derived, reload_layers
 
 logger = logging.getLogger("layercast.vllm")
@@ -66,6 +67,7 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         self._state = "idle"
         self._error: Error | None = None
         self._torn = False
+        self._attempt = self._committed = 0  # the sync that is under way, and the latest that was committed
 
     # ---- vLLM's calls ----
 
@@ -103,20 +105,20 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         """Does one step, on every rank. Returns the rank's state.
 
         ``stage`` (endpoint, lineage, step, attempt): starts to stage a version, and returns at once. ``state``: where
-        that is. ``prepare``: raises unless a version is staged. ``commit``: writes it, between two forward passes.
-        ``abort``: drops it. ``receive``: stages and prepares, and returns when that is done. ``verify``: reads the served
-        bytes back. Raises a subclass of :class:`layercast.Error`; the weights that are served are then the old ones,
-        unless the state says ``torn``.
+        that is. ``prepare``: raises unless a version is staged. ``commit`` (attempt): writes it, between two forward
+        passes; nothing if that attempt is committed already. ``abort``: drops it. ``receive``: stages and prepares, and
+        returns when that is done. ``verify``: reads the served bytes back.
+
+        Raises a subclass of :class:`layercast.Error`; the weights that are served are then the old ones, unless the
+        state says ``torn``.
         """
         if op not in _OPS:
             raise InvalidArgument(f"expected one of {', '.join(_OPS)}, got '{op}'")
         with set_current_vllm_config(self.vllm_config):
             _OPS[op](self, **arguments)
-        return self._status()
+        return self.status()
 
-    def _stage(
-        self, endpoint: str = "", lineage: str = "", step: int | None = None, attempt: int = 0
-    ) -> None:
+    def _stage(self, endpoint: str = "", lineage: str = "", step: int | None = None, attempt: int = 0) -> None:
         self._refuse_if_asleep()
         self._abort()
         publishers = endpoints_of(endpoint or self._info.endpoint)
@@ -127,7 +129,7 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         self._fit(found.specs)
         receiver = self._receiver
         assert receiver is not None
-        self._state = "staging"
+        self._state, self._attempt = "staging", attempt
 
         def work() -> None:
             try:
@@ -156,7 +158,9 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         self.drain_pending()
         self._prepare()
 
-    def _commit(self) -> None:
+    def _commit(self, attempt: int = 0) -> None:
+        if attempt and attempt == self._committed:
+            return  # another rank had to try again
         self._prepare()
         assert self._receiver is not None and self._adoption is not None
         self._torn = True
@@ -165,7 +169,7 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
             reload_layers(self._adoption)
             refresh_derived(self.model, self.model_config.dtype)
         self._torn = False
-        self._state = "idle"
+        self._state, self._committed = "idle", self._attempt
 
     def _abort(self) -> None:
         if self._receiver is not None:
@@ -189,7 +193,9 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         if specs == self._specs and self._receiver is not None:
             return
         began = time.perf_counter()
-        adoption = adopt(self.model, record(self.model, specs))
+        with load_time(self.model):
+            loaded = record(self.model.load_weights, tensors_of(self.model), specs)
+        adoption = adopt(self.model, loaded)
         parallel = self.parallel_config
         receiver = Receiver(
             adoption.recording,
@@ -220,7 +226,8 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         if asleep():
             raise FailedPrecondition("the engine is asleep and its weights are unmapped: wake it up first")
 
-    def _status(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
+        """This rank's state, as JSON has it."""
         receiver, adoption = self._receiver, self._adoption
         version = receiver.version if receiver is not None else None
         return {

@@ -1,4 +1,4 @@
-"""Runs a model's own ``load_weights`` once, on tensors without memory, and writes down every copy that it makes.
+"""Runs an engine's own ``load_weights`` once, on tensors without memory, and writes down every copy that it makes.
 
 A view of a meta tensor shares its base's storage object. So (storage, offset, size, stride) says which piece of which
 tensor a loader has in its hands, whatever views it took, and a dispatch mode that sees ``copy_`` sees all there is.
@@ -6,8 +6,7 @@ tensor a loader has in its hands, whatever views it took, and a dispatch mode th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from layercast.dtypes import safetensors_name, torch_dtype
 from layercast.recording import Box, Copy, Recording
 from layercast.tensor import TensorSpec
-from layercast.vllm.slices import NoBox, Slice, boxes_of, through
+from layercast.host.slices import NoBox, Slice, boxes_of, through
 
 _ATEN = torch.ops.aten
 _FILLS = (_ATEN.fill_.Scalar, _ATEN.zero_.default)
@@ -31,52 +30,22 @@ class Loaded:
         self.computed = computed
 
 
-def record(model: torch.nn.Module, sources: Iterable[TensorSpec]) -> Loaded:
-    """Records ``model.load_weights`` of these tensors.
+def record(
+    load_weights: Callable[[Iterator[tuple[str, torch.Tensor]]], Any],
+    targets: dict[str, torch.Tensor],
+    sources: Iterable[TensorSpec],
+) -> Loaded:
+    """Records what ``load_weights`` does with these tensors.
 
-    The live model keeps its memory, its values and its attributes, but no forward pass may run meanwhile. Raises what
-    the loader raises, for instance on a name that it does not know.
+    ``targets``: the parameters and buffers that it fills, by name, as it knows them before anything is quantized. They
+    are not written, so that they may be on meta as well as live. Raises what the loader raises, for instance on a name
+    that it does not know.
     """
     sources = tuple(sources)
-    given = {
-        spec.name: torch.empty(spec.shape, dtype=torch_dtype(spec.dtype), device="meta") for spec in sources
-    }
-    with torch.no_grad(), load_time(model):
-        targets = tensors_of(model)
-        with _Recorder(targets, given) as recorder:
-            model.load_weights(iter(given.items()))
+    given = {spec.name: torch.empty(spec.shape, dtype=torch_dtype(spec.dtype), device="meta") for spec in sources}
+    with torch.no_grad(), _Recorder(targets, given) as recorder:
+        load_weights(iter(given.items()))
     return recorder.loaded(sources)
-
-
-def tensors_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers by name."""
-    return dict(model.named_parameters()) | dict(model.named_buffers())
-
-
-@contextmanager
-def load_time(model: torch.nn.Module, modules: Iterable[torch.nn.Module] | None = None) -> Iterator[None]:
-    """Shows loaders the parameters that they know, on meta, also where the model serves quantized ones; then puts all
-    that the modules had back. ``modules``: these alone."""
-    from vllm.model_executor.model_loader.reload import layerwise, meta
-
-    kept = [(module, _state(module)) for module in (model.modules() if modules is None else modules)]
-    try:
-        for module, _ in kept:
-            meta.restore_layer_on_meta(module, layerwise.get_layerwise_info(module))
-            for tensor in layerwise.get_layer_tensors(module).values():
-                tensor.weight_loader = layerwise._get_original_loader(tensor)
-        yield
-    finally:
-        for module, state in kept:
-            module.__dict__.clear()
-            module.__dict__.update(state)
-
-
-_OWN = ("_parameters", "_buffers", "_non_persistent_buffers_set")
-
-
-def _state(module: torch.nn.Module) -> dict[str, Any]:
-    return {**module.__dict__, **{name: getattr(module, name).copy() for name in _OWN}}
 
 
 class _Recorder(TorchDispatchMode):

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "layercast/error.h"
-#include "python/native/dlpack_dtypes.h"
-#include "python/native/python_memory.h"
+#include "python/native/memory/dlpack_dtypes.h"
+#include "python/native/memory/python_memory.h"
 
 namespace layercast::python {
 namespace {

@@ -10,10 +10,11 @@
 #include "layercast/box.h"
 #include "layercast/dtype.h"
 #include "layercast/export.h"
-#include "layercast/model/module.h"
 #include "layercast/tensor.h"
 
 namespace layercast {
+
+class Module;
 
 // A parameter as the loader fills it, before anything is quantized. Value.
 struct RecordedParameter {

@@ -3,7 +3,7 @@
 #include <unordered_map>
 
 #include "layercast/error.h"
-#include "python/native/python_memory.h"
+#include "python/native/memory/python_memory.h"
 
 namespace layercast::python {
 namespace {

@@ -1,4 +1,4 @@
-#include "python/native/python_memory.h"
+#include "python/native/memory/python_memory.h"
 
 #include "layercast/error.h"
 

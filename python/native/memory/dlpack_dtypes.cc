@@ -1,4 +1,4 @@
-#include "python/native/dlpack_dtypes.h"
+#include "python/native/memory/dlpack_dtypes.h"
 
 #include <array>
 

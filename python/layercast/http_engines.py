@@ -1,0 +1,156 @@
+"""Engines that are vLLM servers with Layercast's door: the controller's calls, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from layercast._native import Version
+from layercast.errors import Cancelled, DeadlineExceeded, Error, Internal, InvalidArgument, Unavailable, Unsupported, of_code
+
+_SLACK = 30.0  # seconds that a server may take beyond the deadline that it was given
+
+
+@dataclass(frozen=True)
+class Answered:
+    """As the extension's EngineOutcome."""
+
+    endpoint: str
+    ok: bool
+    version: Version | None
+    previous: Version | None
+    report_json: str
+    code: str
+    message: str
+
+
+class HttpEngines:
+    """Takes the place of the extension's Controller for endpoints that begin with ``http``."""
+
+    def __init__(self, endpoints: list[str], api_key: str = "") -> None:
+        if len(set(endpoints)) != len(endpoints):
+            raise InvalidArgument(f"expected each engine once, got {endpoints}")
+        self.endpoints = endpoints
+        self._headers = {"Content-Type": "application/json"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._cancelled = threading.Event()
+
+    def close(self) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Tells engines to drop what they are staging."""
+        self._cancelled.set()
+        for endpoint in self.endpoints:
+            threading.Thread(target=self._try_to_abort, args=(endpoint,), daemon=True).start()
+
+    def reload(self, on_progress: Any, **options: Any) -> list[Answered]:
+        self._cancelled.clear()
+        all_or_none, timeout = options.pop("all_or_none"), options.pop("timeout")
+        body = {**_source(options), "timeout": timeout}
+        pause = {"pause_mode": options["pause_mode"]} if options.get("pause_mode") else {}
+        if not all_or_none:
+            return self._of_all(lambda endpoint: self._ask(endpoint, "reload", {**body, **pause}, timeout))
+        staged = self._of_all(lambda endpoint: self._ask(endpoint, "stage", body, timeout))
+        failed = [outcome for outcome in staged if not outcome.ok]
+        if not failed:
+            return self._of_all(lambda endpoint: self._ask(endpoint, "commit", pause, timeout))
+        for outcome in staged:
+            if outcome.ok:
+                self._try_to_abort(outcome.endpoint)
+        because = f"engine {failed[0].endpoint} failed, and all or none were to commit"
+        return [
+            outcome if not outcome.ok else _failed(outcome.endpoint, Cancelled(because), outcome.version)
+            for outcome in staged
+        ]
+
+    def pause(self, mode: str, lease: float) -> list[Answered]:
+        raise Unsupported("pause: a vLLM server is paused by its own routes")
+
+    def resume(self) -> list[Answered]:
+        raise Unsupported("resume: a vLLM server is resumed by its own routes")
+
+    def generate(self, prompts: Any, engine: int, **options: Any) -> Any:
+        raise Unsupported("generate: ask a vLLM server by its own API (/v1/completions)")
+
+    def status(self, engine: int) -> str:
+        return json.dumps(self._request(self.endpoints[engine], "status", None, 10.0))
+
+    def _of_all(self, ask: Callable[[str], Answered]) -> list[Answered]:
+        with ThreadPoolExecutor(len(self.endpoints)) as pool:
+            return list(pool.map(ask, self.endpoints))
+
+    def _ask(self, endpoint: str, what: str, body: dict[str, Any], timeout: float) -> Answered:
+        previous = None
+        try:
+            previous = _version(self._request(endpoint, "status", None, 10.0))
+            if self._cancelled.is_set():
+                raise Cancelled("the call was given up")
+            answer = self._request(endpoint, what, body, timeout + _SLACK)
+        except Error as error:
+            return _failed(endpoint, error, previous)
+        report = json.dumps(answer["ranks"][0]["report"])
+        return Answered(endpoint, True, _version(answer), previous, report, "", "")
+
+    def _request(self, endpoint: str, what: str, body: dict[str, Any] | None, timeout: float) -> dict[str, Any]:
+        url = f"{endpoint.rstrip('/')}/layercast/{what}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data=data, headers=self._headers)
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as response:
+                answer: dict[str, Any] = json.load(response)
+                return answer
+        except urllib.error.HTTPError as error:
+            raise _error_in(error, url) from None
+        except TimeoutError:
+            raise DeadlineExceeded(f"engine {endpoint} has not answered {what} after {timeout:g} s") from None
+        except (urllib.error.URLError, OSError) as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError):
+                raise DeadlineExceeded(f"engine {endpoint} has not answered {what} after {timeout:g} s") from None
+            raise Unavailable(f"engine {endpoint} cannot be reached: {reason}") from None
+
+    def _try_to_abort(self, endpoint: str) -> None:
+        try:
+            self._request(endpoint, "abort", {}, 10.0)
+        except Error:
+            pass  # its next reload drops what is staged
+
+
+def _error_in(error: urllib.error.HTTPError, url: str) -> Error:
+    text = error.read().decode(errors="replace")
+    try:
+        said = json.loads(text)["error"]
+        return of_code(said["code"])(said["message"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    if error.code == 404:
+        return Unsupported(f"{url}: the server has no such route: is it vLLM with VLLM_PLUGINS=layercast?")
+    return Internal(f"{url}: answered {error.code}: {text[:200]}")
+
+
+def _failed(endpoint: str, error: Error, served: Version | None) -> Answered:
+    return Answered(endpoint, False, served, served, "", error.code, str(error))
+
+
+def _version(answer: dict[str, Any]) -> Version | None:
+    version = answer.get("version")
+    return Version(version["lineage"], version["step"], version["digest"]) if version else None
+
+
+def _source(options: dict[str, Any]) -> dict[str, Any]:
+    """The publisher and the version, as the door has them. Raises Unsupported for what vLLM servers cannot take."""
+    for name in ("weights_path", "partial", "channel", "allow_config_change"):
+        if options.get(name):
+            raise Unsupported(f"{name}: a vLLM server takes whole versions of publishers")
+    source: dict[str, Any] = {"endpoint": options["publisher"]} if "publisher" in options else {}
+    if version := options.get("version"):
+        source |= {"lineage": version.lineage, "step": version.step}
+    return source

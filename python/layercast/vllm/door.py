@@ -1,0 +1,181 @@
+"""HTTP control of a vLLM server: an endpoint plug-in, loaded where ``VLLM_PLUGINS`` names ``layercast``.
+
+    POST /layercast/reload   {"endpoint": "tcp://...", "lineage": "", "step": 7, "pause_mode": "wait", "timeout": 300}
+    POST /layercast/stage    the same without the commit; then /layercast/commit {"pause_mode": ...} or /layercast/abort
+    POST /layercast/verify   reads the served bytes back
+    GET  /layercast/status   {"version": {...}, "ranks": [...]}
+
+``pause_mode`` says what becomes of sequences under way at a commit. ``wait``: they end first, and new requests wait at
+the door; no answer has tokens of two versions. ``keep``: they go on with the new weights, their KV cache computed anew.
+``abort``: they end, as aborted. Errors are ``{"error": {"code": ..., "message": ...}}``, with the codes of Layercast.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from layercast.errors import Error, FailedPrecondition, InvalidArgument
+from layercast.vllm.gate import Gate
+from layercast.vllm.sync import Answers, Engine, Torn
+
+PAUSE_MODES = ("wait", "keep", "abort")
+_STATUS = {
+    "invalid_argument": 400,
+    "not_found": 404,
+    "failed_precondition": 409,
+    "unsupported": 501,
+    "unavailable": 503,
+    "deadline_exceeded": 504,
+}
+_SOURCE = {"endpoint": str, "lineage": str, "step": int}
+_COMMIT = {"pause_mode": str}
+_TIMEOUT = {"timeout": (int, float)}
+
+
+class Door:
+    """vLLM's EndpointPlugin."""
+
+    name = "layercast"
+    required_tasks = ("generate",)
+
+    def __init__(self) -> None:
+        self._gate = Gate()
+        self._one = asyncio.Lock()  # one sync at a time; the next one waits
+        self._engine: Engine | None = None
+        self._client: Any = None
+        self._keys: list[str] = []
+        self._drain = 300.0
+
+    def attach_router(self, app: FastAPI) -> None:
+        app.add_middleware(_Middleware, gate=self._gate)
+        routes: dict[str, tuple[str, Callable[[dict[str, Any]], Answers], dict[str, Any]]] = {
+            "reload": ("POST", lambda body: self._open_engine().reload(**body), _SOURCE | _COMMIT | _TIMEOUT),
+            "stage": ("POST", lambda body: self._open_engine().stage(**body), _SOURCE | _TIMEOUT),
+            "commit": ("POST", lambda body: self._open_engine().commit(**body), _COMMIT),
+            "abort": ("POST", lambda body: self._open_engine().abort(), {}),
+            "verify": ("POST", lambda body: self._open_engine().verify(), {}),
+            "status": ("GET", lambda body: self._open_engine().status(), {}),
+        }
+        for name, (method, work, fields) in routes.items():
+            app.add_api_route(f"/layercast/{name}", self._route(work, fields), methods=[method], name=f"layercast {name}")
+
+    async def init_state(self, engine_client: Any, state: Any, args: Namespace) -> None:
+        if engine_client is None:
+            return
+        self._client = engine_client
+        self._keys = [key for key in (getattr(args, "api_key", None) or []) if key]
+        self._engine = Engine(self._caller(asyncio.get_running_loop()), self._stiller(asyncio.get_running_loop()))
+
+    def _open_engine(self) -> Engine:
+        if self._engine is None:
+            raise FailedPrecondition("this server has no engine")
+        return self._engine
+
+    def _route(self, work: Callable[[dict[str, Any]], Answers], fields: dict[str, Any]) -> Callable[..., Any]:
+        async def answer(request: Request) -> JSONResponse:
+            try:
+                self._admit(request)
+                body = await _body_of(request, fields)
+                if not fields:
+                    return JSONResponse(_summary(await asyncio.to_thread(work, body)))
+                async with self._one:
+                    self._drain = float(body.get("timeout", 300.0))
+                    return JSONResponse(_summary(await asyncio.to_thread(work, body)))
+            except Error as error:
+                return JSONResponse(
+                    {"error": {"code": error.code, "message": str(error)}}, status_code=_STATUS.get(error.code, 500)
+                )
+
+        return answer
+
+    def _admit(self, request: Request) -> None:
+        """Where the server has API keys, they are asked for here too."""
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if self._keys and not any(hmac.compare_digest(given.encode(), key.encode()) for key in self._keys):
+            raise FailedPrecondition("expected one of the server's API keys as 'Authorization: Bearer KEY'")
+
+    def _caller(self, loop: asyncio.AbstractEventLoop) -> Callable[[str, dict[str, Any]], Answers]:
+        def call(op: str, arguments: dict[str, Any]) -> Answers:
+            asked = self._client.collective_rpc("layercast", args=(op, arguments))
+            answers: Answers = asyncio.run_coroutine_threadsafe(asked, loop).result()
+            return answers
+
+        return call
+
+    def _stiller(self, loop: asyncio.AbstractEventLoop) -> Callable[[str], Any]:
+        def run(coroutine: Any) -> Any:
+            return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+
+        @contextmanager
+        def still(mode: str) -> Iterator[None]:
+            mode = mode or "wait"
+            if mode not in PAUSE_MODES:
+                raise InvalidArgument(f"pause_mode: expected one of {', '.join(PAUSE_MODES)}, got '{mode}'")
+            try:
+                run(self._hold(mode))
+                yield
+            except Torn:
+                raise  # the gate stays closed, and the scheduler paused
+            except BaseException:
+                run(self._let_go(mode, changed=False))
+                raise
+            run(self._let_go(mode, changed=True))
+
+        return still
+
+    async def _hold(self, mode: str) -> None:
+        if mode != "keep":
+            self._gate.close()
+        if mode == "wait":
+            await self._gate.idle(self._drain)
+        else:
+            await self._client.pause_generation(mode=mode, clear_cache=False)
+
+    async def _let_go(self, mode: str, changed: bool) -> None:
+        if changed:
+            await self._client.reset_prefix_cache(reset_running_requests=mode == "keep")
+            await self._client.reset_encoder_cache()
+        if await self._client.is_paused():
+            await self._client.resume_generation()
+        self._gate.open()
+
+
+class _Middleware:
+    def __init__(self, app: Any, gate: Gate) -> None:
+        self._application = gate.wrap(app)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._application(scope, receive, send)
+
+
+async def _body_of(request: Request, fields: dict[str, Any]) -> dict[str, Any]:
+    try:
+        body = await request.json() if await request.body() else {}
+    except ValueError as error:
+        raise InvalidArgument(f"the body is no JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise InvalidArgument(f"the body: expected an object, got {type(body).__name__}")
+    for name, value in body.items():
+        if name not in fields:
+            raise InvalidArgument(f"no field '{name}': expected some of {', '.join(fields) or 'none'}")
+        if not isinstance(value, fields[name]) or isinstance(value, bool):
+            raise InvalidArgument(f"'{name}': expected {fields[name]}, got {value!r}")
+    return body
+
+
+def _summary(answers: Answers) -> dict[str, Any]:
+    versions = [answer["version"] for answer in answers]
+    same = all(version == versions[0] for version in versions)
+    return {
+        "version": versions[0] if same else None,
+        "torn": not same or any(answer["torn"] for answer in answers),
+        "ranks": answers,
+    }

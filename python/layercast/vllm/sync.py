@@ -1,0 +1,120 @@
+"""One sync of one vLLM engine: a version is staged on all its ranks while they generate, then committed on all.
+
+Whatever fails on any rank before the commit leaves the old version on all of them. The commit copies staged bytes and is
+tried again where it fails, since what is staged stays; an engine in which it never succeeds is torn, and is not resumed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from layercast.errors import DeadlineExceeded, Error, FailedPrecondition, of_code
+
+Answers = list[dict[str, Any]]
+
+_COMMITS = 3
+_FIRST_LOOK, _LONGEST_LOOK = 0.002, 0.05  # seconds between two questions whether the ranks have staged
+
+
+class Torn(FailedPrecondition):
+    """Some ranks serve one version and some another: whoever holds the engine still must go on doing so."""
+
+
+class Engine:
+    """Drives one engine. One sync at a time.
+
+    Args:
+        call: ``call(op, arguments)`` makes LayercastEngine.answer's step on every rank and returns all answers.
+        still: ``still(mode)`` is entered around the commit: no forward pass runs in it that began before, sequences are
+            treated as the mode says, and prefix caches are emptied when it is left. After Torn it stays still.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[str, dict[str, Any]], Answers],
+        still: Callable[[str], AbstractContextManager[None]] = lambda mode: nullcontext(),
+    ) -> None:
+        self._call = call
+        self._still = still
+        self._attempt = 0
+
+    def reload(self, *, pause_mode: str = "", timeout: float = 300.0, **source: Any) -> Answers:
+        """Stages and commits. Raises a subclass of :class:`layercast.Error`; ranks' answers otherwise."""
+        self.stage(timeout=timeout, **source)
+        return self.commit(pause_mode=pause_mode)
+
+    def stage(self, *, timeout: float = 300.0, **source: Any) -> Answers:
+        """``source``: endpoint, lineage, step. Returns once every rank has staged the version, checked and whole."""
+        self._attempt = max(self._attempt + 1, time.time_ns() // 1_000_000)
+        began, look = time.monotonic(), _FIRST_LOOK
+        try:
+            answers = self._on_all("stage", attempt=self._attempt, **source)
+            while any(answer["state"] == "staging" for answer in answers):
+                if time.monotonic() - began > timeout:
+                    ranks = [answer["rank"] for answer in answers if answer["state"] == "staging"]
+                    raise DeadlineExceeded(f"ranks {ranks} have not staged the version after {timeout:g} s")
+                time.sleep(look)
+                look = min(look * 1.5, _LONGEST_LOOK)
+                answers = self._on_all("state")
+            return self._on_all("prepare")
+        except BaseException:
+            self._give_up()
+            raise
+
+    def commit(self, *, pause_mode: str = "") -> Answers:
+        """Writes what is staged, between two forward passes. Raises FailedPrecondition if nothing is."""
+        with self._still(pause_mode):
+            for _ in range(_COMMITS):
+                answers = self._call("commit", {"attempt": self._attempt})
+                failed = [answer for answer in answers if answer.get("error")]
+                if not failed:
+                    return answers
+            if len(failed) < len(answers) or any(answer["torn"] for answer in answers):
+                raise Torn(
+                    f"{len(failed)} of {len(answers)} ranks could not commit, and the others have: "
+                    f"the engine generates nothing until a reload succeeds; {_error_of(failed[0])}"
+                )
+        self._give_up()
+        raise _error_of(failed[0])
+
+    def abort(self) -> Answers:
+        return self._on_all("abort")
+
+    def status(self) -> Answers:
+        return self._on_all("state")
+
+    def verify(self) -> Answers:
+        return self._on_all("verify")
+
+    def _on_all(self, op: str, **arguments: Any) -> Answers:
+        answers = self._call(op, arguments)
+        for answer in answers:
+            if answer.get("error"):
+                raise _error_of(answer)
+        return answers
+
+    def _give_up(self) -> None:
+        try:
+            self._call("abort", {})
+        except Exception:  # noqa: BLE001  the error that is being raised matters more
+            pass
+
+
+def _error_of(answer: dict[str, Any]) -> Error:
+    error = answer["error"]
+    return of_code(error["code"])(f"rank {answer['rank']}: {error['message']}")
+
+
+def of_llm(llm: Any) -> Engine:
+    """The engine of a ``vllm.LLM``, which generates only within its own calls: nothing needs to stand still."""
+
+    def call(op: str, arguments: dict[str, Any]) -> Answers:
+        answers: Answers = llm.collective_rpc("layercast", args=(op, arguments))
+        if op == "commit":
+            llm.reset_prefix_cache()
+        return answers
+
+    return Engine(call)
