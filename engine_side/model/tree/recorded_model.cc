@@ -39,7 +39,7 @@ void CheckWithin(const Box& box, const TensorSpec& spec) {
 // A node of the tree, which may have parameters. Resource, as every Module.
 class RecordedLayer : public Module {
  public:
-  RecordedLayer() : Module("RecordedLayer") {}
+  explicit RecordedLayer(std::string class_name = "RecordedLayer") : Module(std::move(class_name)) {}
 
   // Returns the index of the parameter.
   std::uint32_t Add(const RecordedParameter& recorded, std::string name) {
@@ -72,7 +72,7 @@ class RecordedLayer : public Module {
 // The root, which answers for every tensor by its recorded name. Resource, as every Module.
 class RecordedModel final : public RecordedLayer {
  public:
-  explicit RecordedModel(Recording recording) {
+  explicit RecordedModel(Recording recording) : RecordedLayer("RecordedModel") {
     std::vector<Target> targets;
     for (RecordedParameter& parameter : recording.parameters) targets.push_back(AddTarget(parameter));
     for (const TensorSpec& source : recording.sources) {

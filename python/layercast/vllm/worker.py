@@ -20,7 +20,7 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferUpdateInfo,
 )
 
-from layercast.errors import Error, FailedPrecondition, InvalidArgument
+from layercast.errors import Error, FailedPrecondition, InvalidArgument, of_code
 from layercast.offered import endpoints_of, offered
 from layercast.host.recorder import record
 from layercast.receiver import Receiver
@@ -87,7 +87,8 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         self.answer(update_info.op, **update_info.arguments)
 
     def finish_weight_update(self) -> None:
-        self._commit()
+        if self._state != "idle":
+            self._commit()
 
     def drain_pending(self) -> None:
         if self._thread is not None:
@@ -153,10 +154,23 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         self._receiver.prepare()
 
     def _receive(self, **arguments: Any) -> None:
-        if arguments or self._state == "idle":
+        try:
             self._stage(**arguments)
-        self.drain_pending()
-        self._prepare()
+            self.drain_pending()
+            self._prepare()
+            mine: Error | None = None
+        except Error as error:
+            mine = error
+        said = _of_all_ranks(mine)
+        failed = [(rank, error) for rank, error in enumerate(said) if error is not None]
+        if not failed:
+            return
+        self._abort()
+        # vLLM's executor stops reading at the first rank that raised. What later ranks answered is then taken for the
+        # answer to the next call, and every call after it is answered one too late. So the last rank alone raises.
+        if self.parallel_config.rank == len(said) - 1:
+            rank, (code, message) = failed[0]
+            raise of_code(code)(f"rank {rank}: {message}")
 
     def _commit(self, attempt: int = 0) -> None:
         if attempt and attempt == self._committed:
@@ -241,6 +255,17 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
             "adopted": [layer.path for layer in adoption.layers if layer.adopted] if adoption else [],
             "reloaded": {layer.path: layer.why for layer in adoption.reloaded()} if adoption else {},
         }
+
+
+def _of_all_ranks(mine: Error | None) -> list[tuple[str, str] | None]:
+    """(code, message) of every rank of this engine, by rank; None: it has none. A collective."""
+    from vllm.distributed.parallel_state import get_world_group
+
+    said = None if mine is None else (mine.code, str(mine))
+    group = get_world_group()
+    everybody: list[tuple[str, str] | None] = [None] * group.world_size
+    torch.distributed.all_gather_object(everybody, said, group=group.cpu_group)
+    return everybody
 
 
 _OPS = {

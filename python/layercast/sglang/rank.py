@@ -1,0 +1,174 @@
+"""One rank's side of an update: a receiver that stages versions beside the live weights of one model.
+
+All that takes long runs on a thread of its own while the scheduler goes on with batches. Every call is made on the
+scheduler's thread; only ``state`` and ``error`` are set by the other one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+import torch
+
+from layercast.errors import Error, FailedPrecondition, Internal
+from layercast.offered import Offered, endpoints_of, offered
+from layercast.receiver import Receiver
+from layercast.sglang.adoption import Adoption, adopt
+from layercast.sglang.derived import refresh_derived
+from layercast.sglang.refusals import refuse_shared_or_derived
+from layercast.sglang.twin import recorded, twin_of
+from layercast.tensor import TensorSpec
+
+logger = logging.getLogger("layercast.sglang")
+
+_ATTRIBUTE = "_layercast_rank"
+
+
+def rank_of(model: Any) -> Rank:
+    """The one of this model, which both doors share: there are no two receivers of one memory."""
+    rank = known_rank(model)
+    if rank is None:
+        rank = Rank(model)
+        object.__setattr__(model, _ATTRIBUTE, rank)
+    return rank
+
+
+def known_rank(model: Any) -> Rank | None:
+    rank: Rank | None = getattr(model, _ATTRIBUTE, None)
+    return rank
+
+
+class Rank:
+    """``state`` is ``idle``, ``staging``, ``staged`` or ``failed``."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._model = model
+        self._specs: tuple[TensorSpec, ...] = ()
+        self._adoption: Adoption | None = None
+        self._receiver: Receiver | None = None
+        self._thread: threading.Thread | None = None
+        self._adoption_seconds = 0.0
+        self.state = "idle"
+        self.error: Error | None = None
+        self.attempt = 0
+        self.engine = ""
+        self.torn = False
+        #: SGLang's session of begin_weight_update and end_weight_update holds kernel bytes of ours (hooks.py).
+        self.wrote_in_session = False
+
+    def newest(self, endpoint: str, lineage: str, step: int | None) -> Offered:
+        """What a publisher has. Raises as :func:`layercast.offered.offered`."""
+        refuse_shared_or_derived(self._model)
+        return offered(endpoints_of(endpoint), lineage=lineage, step=step)
+
+    def stage(self, endpoint: str, found: Offered, timeout: float) -> None:
+        """Starts to stage a version. Fits the receiver before, if other tensors come than last time."""
+        self.abort()
+        self._fit(found.specs, timeout)
+        receiver = self._receiver
+        assert receiver is not None
+        version, attempt = found.version, self.attempt
+        self.state = "staging"
+
+        def work() -> None:
+            try:
+                receiver.stage(endpoints_of(endpoint), lineage=version.lineage, step=version.step, attempt=attempt)
+                self.state = "staged"
+            except Error as error:
+                self.error, self.state = error, "failed"
+            except Exception as error:  # noqa: BLE001  it must reach whoever asks
+                self.error, self.state = Internal(repr(error)), "failed"
+
+        self._thread = threading.Thread(target=work, name="layercast stage", daemon=True)
+        self._thread.start()
+
+    def prepare(self, wait: float) -> None:
+        """Waits so many seconds for a staged version. Raises what staging raised, FailedPrecondition without one, and
+        where SGLang has moved the memory to be written."""
+        refuse_shared_or_derived(self._model)
+        if self._thread is not None:
+            self._thread.join(wait)
+        if self.state == "failed" and self.error is not None:
+            raise self.error
+        if self.state != "staged" or self._receiver is None or self._adoption is None:
+            raise FailedPrecondition(f"expected a version that is staged, got the state '{self.state}'")
+        moved = self._adoption.moved()
+        if moved:
+            raise FailedPrecondition(f"SGLang has moved '{moved}' since: stage the version again")
+        self._receiver.prepare()
+
+    def commit(self) -> None:
+        """Writes what is staged. No forward pass may be under way, so the device's queues are waited for: the overlap
+        scheduler's last batch may still be in one."""
+        assert self._receiver is not None
+        _wait_for_device(self._model)
+        self.torn = True
+        self._receiver.commit()
+        refresh_derived(self._model)
+        _wait_for_device(self._model)
+        self.torn, self.state = False, "idle"
+
+    def abort(self) -> None:
+        """Drops what is staged, or on its way."""
+        if self._receiver is not None:
+            if self._thread is not None and self._thread.is_alive():
+                self._receiver.cancel()
+                self._thread.join()
+            if self.state != "idle":
+                self._receiver.abort()
+        self._thread, self.error, self.state = None, None, "idle"
+
+    def verify(self) -> None:
+        """Reads the served bytes back. Raises Corrupt, FailedPrecondition."""
+        if self._receiver is None or self._receiver.version is None:
+            raise FailedPrecondition("expected a version that was committed, got none yet")
+        self._receiver.verify()
+
+    def status(self) -> dict[str, Any]:
+        receiver, adoption = self._receiver, self._adoption
+        version = receiver.version if receiver is not None else None
+        return {
+            "state": self.state,
+            "error": {"code": self.error.code, "message": str(self.error)} if self.error else None,
+            "torn": self.torn or (receiver is not None and receiver.torn),
+            "version": {"lineage": version.lineage, "step": version.step, "digest": version.digest} if version else None,
+            "recipe": adoption.recipe if adoption else None,
+            "layers": len(adoption.layers) if adoption else 0,
+            "self_checks": adoption.checks if adoption else 0,
+            "adoption_seconds": self._adoption_seconds,
+        }
+
+    def _fit(self, specs: tuple[TensorSpec, ...], timeout: float) -> None:
+        """Makes a receiver that takes these tensors; keeps the one that does already. No batch runs meanwhile."""
+        if self._receiver is not None and specs == self._specs and self._adoption and not self._adoption.moved():
+            return
+        from sglang.srt.runtime_context import get_parallel
+
+        began = time.perf_counter()
+        twin = twin_of(self._model)
+        adoption = adopt(self._model, twin, recorded(twin, specs, next(self._model.parameters()).device))
+        receiver = Receiver(
+            adoption.recording,
+            buffers=adoption.buffers,
+            quantization=adoption.recipe,
+            tp_rank=get_parallel().tp_rank,
+            tp_size=get_parallel().tp_size,
+            engine=self.engine,
+            timeout=timeout,
+            threads=max(1, torch.get_num_threads()),
+        )
+        if self._receiver is not None:
+            self._receiver.close()
+        self._specs, self._adoption, self._receiver = specs, adoption, receiver
+        self._adoption_seconds = time.perf_counter() - began
+        logger.info("%d layers adopted, %d self checks, %.2f s", len(adoption.layers), adoption.checks,
+                    self._adoption_seconds)
+
+
+def _wait_for_device(model: torch.nn.Module) -> None:
+    device = next(model.parameters()).device
+    if device.type != "cpu":
+        torch.get_device_module(device).synchronize(device)

@@ -1,0 +1,22 @@
+"""An update of all ranks of an engine together: what both doors do."""
+
+from __future__ import annotations
+
+import uuid
+
+from layercast.sglang.rank import Rank
+from layercast.sglang.together import gathered, together
+
+
+def stage(rank: Rank, endpoint: str, lineage: str, step: int | None, timeout: float) -> None:
+    """Starts to stage one version on all ranks: that which the first rank finds, if no step is named."""
+    found = together(lambda: rank.newest(endpoint, lineage, step))[0]
+    known = gathered((rank.engine or f"sglang-{uuid.uuid4().hex}", rank.attempt))
+    rank.engine, rank.attempt = known[0][0], max(attempt for _, attempt in known) + 1
+    together(lambda: rank.stage(endpoint, found, timeout))
+
+
+def commit(rank: Rank) -> None:
+    """Commits on all ranks, or, if one refuses before the first write, on none."""
+    together(lambda: rank.prepare(0.0))
+    together(rank.commit)
