@@ -10,8 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
-import subprocess
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import environment
 import shapes
 import table
+from children import run
 
 _RECIPES = ("none", "fp8_per_tensor", "fp8_per_channel")
 _CASE_SECONDS = 1500
@@ -35,32 +35,25 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run(case: dict[str, Any], checkpoint: Path, folder: Path) -> dict[str, Any]:
-    """A child; afterwards nothing of its group of processes is left."""
+def _measure(case: dict[str, Any], checkpoint: Path, folder: Path) -> dict[str, Any]:
     folder.mkdir()
-    plugins = {"layercast_bench": "worker_ways:register"}
-    arguments = [sys.executable, str(environment.HERE / "case.py"), json.dumps(case), str(checkpoint), str(folder)]
-    with open(folder / "log", "w") as log:
-        child = subprocess.Popen(
-            arguments,
-            env=environment.of_vllm(folder / "plugins", case["threads"], plugins),
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
-            child.wait(_CASE_SECONDS)
-        except subprocess.TimeoutExpired:
-            return {"error": f"no end after {_CASE_SECONDS} s"}
-        finally:
-            os.killpg(child.pid, signal.SIGKILL)
+    env = environment.of_vllm(folder / "plugins", case["threads"], {"layercast_bench": "worker_ways:register"})
+    code = run(["case.py", json.dumps(case), str(checkpoint), str(folder)], env, folder / "log", _CASE_SECONDS)
     result = folder / "result.json"
     if not result.exists():
-        return {"error": f"ended with {child.returncode}"}
+        return {"error": f"no end after {_CASE_SECONDS} s" if code is None else f"ended with {code}"}
     measured: dict[str, Any] = json.loads(result.read_text())
     if "error" in measured:
-        print("".join(open(folder / "log").readlines()[-120:]), file=sys.stderr)
+        log = (folder / "log").read_text()
+        print(log, file=sys.stderr)
+        measured["error"] = _first_error(log) or measured["error"]
     return measured
+
+
+def _first_error(log: str) -> str:
+    """What the first process said that failed: the others say that it did."""
+    found = re.search(r"^(?:\(.*?\) .*? )?(\w*Error: .*)$", log, re.MULTILINE)
+    return found.group(1) if found else ""
 
 
 def _cases(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -81,14 +74,16 @@ def main() -> None:
     cases = _cases(options)
     print(table.about({case["ranks"]: case["threads"] for case in cases}, options.rounds), flush=True)
     print(f"\n{table.head()}", flush=True)
-    done = []
+    done: list[tuple[dict[str, Any], dict[str, Any]]] = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for number, case in enumerate(cases):
+            if any("error" in measured for before, measured in done if before["model"] == case["model"]):
+                continue  # what this machine cannot run with one recipe it cannot with another
             checkpoint = folder / case["model"]
             if not checkpoint.exists():
                 shapes.save(case["model"], checkpoint)
-            measured = _run(case, checkpoint, folder / str(number))
+            measured = _measure(case, checkpoint, folder / str(number))
             print(table.rows(case, measured), flush=True)
             done.append((case, measured))
     print(f"\n{table.notes(done)}")

@@ -86,6 +86,16 @@ class _Process:
             tensor.mul_(-1.0625 if self._steps % 2 else -0.94)
         return self._steps
 
+    def renew(self, seed: int) -> int:
+        """The weights of this seed, random as those of ``step`` are not."""
+        import torch
+
+        random = torch.Generator().manual_seed(seed)
+        for tensor in self._tensors.values():
+            tensor.normal_(0.0, 0.2, generator=random)
+        self._steps += 1
+        return self._steps
+
     def save(self, folder: str) -> None:
         from safetensors.torch import save_file
 

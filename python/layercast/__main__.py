@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
+from layercast.http_commands import asks_http, run
 from layercast.program import program
 
 
 def main() -> None:
-    """Becomes the program, with this process's arguments."""
+    """Becomes the program, with this process's arguments; asks vLLM servers itself."""
+    if asks_http(sys.argv[1:]):
+        sys.exit(run(sys.argv[1:]))
     path = program()
     os.execv(path, [path.name, *sys.argv[1:]])
 

@@ -13,8 +13,8 @@ from layercast import _native, logs
 from layercast._asynchronous import in_thread
 from layercast._native import Version
 from layercast.closing import OfOneProcess
-from layercast.errors import Error, InvalidArgument, of_code
-from layercast.http_engines import Answered, HttpEngines
+from layercast.errors import Cancelled, Error, InvalidArgument, of_code
+from layercast.http_engines import Answered, HttpEngines, is_http
 from layercast.progress import Progress, Told
 from layercast.publisher import Published, Publisher
 from layercast.report import Report
@@ -60,7 +60,7 @@ class Controller(OfOneProcess):
     def __init__(self, engines: str | Iterable[str], *, api_key: str = "") -> None:
         logs.start()
         endpoints = [engines] if isinstance(engines, str) else list(engines)
-        over_http = [endpoint for endpoint in endpoints if endpoint.startswith(("http://", "https://"))]
+        over_http = list(filter(is_http, endpoints))
         if over_http and len(over_http) < len(endpoints):
             raise InvalidArgument(f"expected engines of one kind, tcp:// or http://, got {', '.join(endpoints)}")
         self._native = HttpEngines(endpoints, api_key) if over_http else _native.Controller(endpoints)
@@ -194,6 +194,7 @@ def _checked(outcomes: list[EngineOutcome]) -> list[EngineOutcome]:
     failed = [outcome.error for outcome in outcomes if outcome.error is not None]
     if not failed:
         return outcomes
+    failed.sort(key=lambda error: isinstance(error, Cancelled))  # engines that were told to stop come after the cause
     more = f" (and {len(failed) - 1} more of {len(outcomes)} engines failed)" if len(failed) > 1 else ""
     error = type(failed[0])(str(failed[0]) + more)
     error.outcomes = outcomes

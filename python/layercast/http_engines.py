@@ -17,6 +17,10 @@ from layercast.errors import Cancelled, DeadlineExceeded, Error, Internal, Inval
 _SLACK = 30.0  # seconds that a server may take beyond the deadline that it was given
 
 
+def is_http(endpoint: str) -> bool:
+    return endpoint.startswith(("http://", "https://"))
+
+
 @dataclass(frozen=True)
 class Answered:
     """As the extension's EngineOutcome."""
@@ -82,6 +86,11 @@ class HttpEngines:
 
     def status(self, engine: int) -> str:
         return json.dumps(self._request(self.endpoints[engine], "status", None, 10.0))
+
+    def verify(self, engine: int, model: str) -> list[dict[str, Any]]:
+        """What differs from a cold load of a checkpoint that the server can read; each with its ``rank``."""
+        answer = self._request(self.endpoints[engine], "verify", {"model": model}, 3600.0)
+        return [{"rank": rank["rank"], **found} for rank in answer["ranks"] for found in rank["differences"]]
 
     def _of_all(self, ask: Callable[[str], Answered]) -> list[Answered]:
         with ThreadPoolExecutor(len(self.endpoints)) as pool:

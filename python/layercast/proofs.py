@@ -12,6 +12,7 @@ from typing import Any
 from layercast._native import Version
 from layercast.controller import Controller
 from layercast.errors import InvalidArgument
+from layercast.http_engines import HttpEngines, is_http
 from layercast.program import answer_of
 
 
@@ -42,8 +43,13 @@ class Verification:
 def verify(engine: str, model: str | os.PathLike[str], *, load_format: str = "auto") -> Verification:
     """Holds all that an engine serves against a cold load of a checkpoint, which the engine must be able to read.
 
-    Each rank holds a second copy of its weights meanwhile. Raises Unavailable, NotFound, InvalidArgument.
+    ``engine``: a ``tcp://`` endpoint, or the ``http://`` address of a vLLM server, which stands still meanwhile, and of
+    which neither tensors nor bytes are counted. Each rank holds a second copy of its weights. Raises Unavailable,
+    NotFound, InvalidArgument.
     """
+    if is_http(engine):
+        found = HttpEngines([engine]).verify(0, os.path.abspath(model))
+        return Verification(not found, 0, 0, [Difference(**difference) for difference in found])
     answer = answer_of(
         "verify", "--engine", engine, "--model", os.path.abspath(model), "--load-format", load_format
     )

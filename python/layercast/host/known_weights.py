@@ -50,7 +50,7 @@ def difference(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -
             return f"'{name}': expected {list(theirs[name].shape)} {theirs[name].stride()}, got {list(ours[name].shape)}"
         different = _bytes_of(ours[name]) != _bytes_of(theirs[name])
         if different.any():
-            return f"'{name}': {int(different.sum())} of {different.numel()} bytes of known weights differ from vLLM's"
+            return f"'{name}': {int(different.sum())} of {different.numel()} bytes of known weights differ from the engine's"
     return ""
 
 

@@ -12,22 +12,13 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from layercast.dtypes import safetensors_name, torch_dtype
-from layercast.recording import Box, Copy, Recording
+from layercast.dtypes import torch_dtype
+from layercast.errors import Unsupported
+from layercast.host.casts import cast
+from layercast.host.loaded import NOTHING, Loaded, Result
+from layercast.host.memory import Content, Filled, Memory
+from layercast.host.slices import NoBox, Slice, contiguous
 from layercast.tensor import TensorSpec
-from layercast.host.slices import NoBox, Slice, boxes_of, through
-
-_ATEN = torch.ops.aten
-_FILLS = (_ATEN.fill_.Scalar, _ATEN.zero_.default)
-_COPIES = (_ATEN._to_copy.default, _ATEN.clone.default)
-
-
-class Loaded:
-    """What a loader did: a recording of what can be replayed by copies, and by parameter why the rest cannot."""
-
-    def __init__(self, recording: Recording, computed: dict[str, str]) -> None:
-        self.recording = recording
-        self.computed = computed
 
 
 def record(
@@ -39,146 +30,189 @@ def record(
 
     ``targets``: the parameters and buffers that it fills, by name, as it knows them before anything is quantized. They
     are not written, so that they may be on meta as well as live. Raises what the loader raises, for instance on a name
-    that it does not know.
+    that it does not know, and Unsupported if it looks at the values of weights.
     """
     sources = tuple(sources)
     given = {spec.name: torch.empty(spec.shape, dtype=torch_dtype(spec.dtype), device="meta") for spec in sources}
     with torch.no_grad(), _Recorder(targets, given) as recorder:
         load_weights(iter(given.items()))
-    return recorder.loaded(sources)
+    return Result(recorder, targets, sources).loaded()
+
+
+_ATEN = torch.ops.aten
+_EMPTY: tuple[Any, ...] = (_ATEN.empty.memory_format, _ATEN.empty_strided.default, _ATEN.empty_like.default)
+_EMPTY += (_ATEN.new_empty.default, _ATEN.new_empty_strided.default)
+_ZEROS = (_ATEN.zeros.default, _ATEN.zeros_like.default, _ATEN.new_zeros.default)
+_LOOKS = (_ATEN._local_scalar_dense.default, _ATEN.equal.default, _ATEN.is_nonzero.default)
+_OWN = "values of the loader's own"
 
 
 class _Recorder(TorchDispatchMode):
+    """Follows every tensor that a source's values go to. One thread only."""
+
     def __init__(self, targets: dict[str, torch.Tensor], sources: dict[str, torch.Tensor]) -> None:
         super().__init__()
-        # By storage: what the tensor is called, and the tensor itself, so that no other storage gets its address.
-        self._known: dict[int, tuple[str, torch.Tensor]] = {}
-        self._targets: dict[str, torch.Tensor] = {}
-        self._copies: list[tuple[Slice, Slice]] = []
-        self._fills: list[tuple[Slice, float]] = []
-        self._scratch: dict[str, tuple[Slice, tuple[int, ...]]] = {}  # what fills each, and the shape in which it lies
-        self._computed: dict[str, str] = {}
+        # By storage; with a tensor of it, so that no other storage gets its address.
+        self._memories: dict[int, tuple[Memory, torch.Tensor]] = {}
         for name, tensor in sources.items():
-            self._know(f"source:{name}", tensor)
+            self._know(tensor, name)
         for name, tensor in targets.items():
-            self._know(f"target:{name}", tensor)  # a bias is live memory, which is not written
-            self._targets[f"target:{name}"] = tensor
+            if self.memory(tensor) is None:
+                self._know(tensor, name, NOTHING)
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        tensors = [t for a in args for t in (a if isinstance(a, (list, tuple)) else [a]) if isinstance(t, torch.Tensor)]
-        if not any(map(self._name, tensors)):
-            return op(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if op in _EMPTY or op in _ZEROS:
+            return self._made(op, args, kwargs)
+        tensors = list(_tensors((args, kwargs)))
+        if not any(map(self.memory, tensors)):
+            return op(*args, **kwargs)
         if op is _ATEN.copy_.default:
-            self._copy(args[0], args[1])
+            self.copy(args[0], args[1])
             return args[0]
-        if op in _FILLS:
-            self._fills.append((self._slice(args[0]), float(args[1]) if len(args) > 1 else 0.0))
+        if op is _ATEN.fill_.Scalar or op is _ATEN.zero_.default:
+            self.write(args[0], Filled(float(args[1]) if len(args) > 1 else 0.0))
             return args[0]
-        if any(argument.alias_info and argument.alias_info.is_write for argument in op._schema.arguments):
-            self._compute(args[0], f"computed by {op}")
-            return args[0]
-        out = op(*args, **{name: "meta" if name == "device" else value for name, value in (kwargs or {}).items()})
-        if not isinstance(out, torch.Tensor) or self._name(out):
-            return out  # a view, or a list of views
-        if op in _COPIES:
-            self._copy(out, args[0])
-        else:
-            self._compute(out, f"computed by {op}")
+        if op in _LOOKS and any(map(self._unknown, tensors)):
+            raise Unsupported(f"expected a loader that copies, got one that looks at the values of weights, by {op}")
+        if torch.Tag.inplace_view not in op.tags and (written := list(_tensors(list(_written(op, args, kwargs))))):
+            for tensor in written:
+                self.write(tensor, f"computed by {op}")
+            return written[0] if len(written) == 1 else None
+        return self._new(op, args, kwargs)
+
+    def memory(self, tensor: torch.Tensor) -> Memory | None:
+        return self._memories.get(tensor.untyped_storage()._cdata, (None,))[0]
+
+    def read(self, tensor: torch.Tensor, to: Slice) -> list[tuple[Slice, Content]]:
+        """What a tensor holds, as parts of ``to``."""
+        memory = self.memory(tensor)
+        if memory is None:
+            return [(to, _OWN)]
+        if self._dtype(tensor) != tensor.dtype:
+            return [(to, f"{self._dtype(tensor)} read as {tensor.dtype}")]
+        try:
+            return memory.read(_slice(tensor, memory), to)
+        except NoBox as why:
+            return [(to, str(why))]
+
+    def copy(self, to: torch.Tensor, source: torch.Tensor) -> None:
+        memory = self.memory(to) or self._know(to, "scratch", _OWN)
+        if self._dtype(to) != to.dtype:
+            return self.write(to, _OWN)
+        for where, content in self.read(source.expand(to.shape), _slice(to, memory)):
+            memory.write(where, cast(content, source.dtype, to.dtype))
+
+    def write(self, to: torch.Tensor, content: Content) -> None:
+        memory = self.memory(to) or self._know(to, "scratch", _OWN)
+        if self._dtype(to) == to.dtype:
+            memory.write(_slice(to, memory), content)
+        else:  # the tensor counts other elements than the memory does
+            memory.write(contiguous((memory.elements,)), f"{to.dtype} written as {self._dtype(to)}")
+
+    def _made(self, op: Any, args: Any, kwargs: Any) -> torch.Tensor:
+        """An empty tensor, or one of zeros, which a loader will fill."""
+        out: torch.Tensor = op(*args, **kwargs)
+        self._know(out, "scratch", Filled(0.0) if op in _ZEROS else "memory that nothing was written into")
         return out
 
-    def loaded(self, sources: tuple[TensorSpec, ...]) -> Loaded:
-        shapes = {spec.name: spec.shape for spec in sources}
-        copies: list[Copy] = []
-        zeros: dict[str, list[Box]] = {}
-        computed = {name.partition(":")[2]: why for name, why in self._computed.items() if name.startswith("target:")}
-        for to, source in self._copies:
-            name, source_name = to.tensor.partition(":")[2], source.tensor.partition(":")[2]
-            try:
-                for source_box, box, transposed in boxes_of(to, self._shape(to), source, shapes[source_name]):
-                    copies.append(Copy(source_name, name, source_box, box, transposed))
-            except NoBox as why:
-                computed.setdefault(name, f"{source_name}: {why}")
-        for to, value in self._fills:
-            name = to.tensor.partition(":")[2]
-            if not to.tensor.startswith("target:") or 0 in to.size:
-                continue
-            if value != 0:
-                computed.setdefault(name, f"filled with {value}")
-                continue
-            try:
-                for _, box, _ in boxes_of(to, self._shape(to), to, self._shape(to)):
-                    zeros.setdefault(name, []).append(box)
-            except NoBox as why:
-                computed.setdefault(name, f"zeros: {why}")
-        written = {copy.parameter for copy in copies} | zeros.keys()
-        parameters = tuple(
-            TensorSpec(name, safetensors_name(tensor.dtype), tuple(tensor.shape))
-            for name, tensor in ((known.partition(":")[2], tensor) for known, tensor in self._targets.items())
-            if name in written and name not in computed
-        )
-        whole = {spec.name for spec in parameters}
-        recording = Recording(
-            sources,
-            parameters,
-            tuple(dict.fromkeys(copy for copy in copies if copy.parameter in whole)),
-            {name: tuple(dict.fromkeys(boxes)) for name, boxes in zeros.items() if name in whole},
-        )
-        return Loaded(recording, computed)
+    def _new(self, op: Any, args: Any, kwargs: Any) -> Any:
+        """Runs an operator that writes nothing, and notes what its results hold, if they are no views."""
+        meta = any(tensor.is_meta for tensor in _tensors(args))
+        if "device" in kwargs and meta:
+            kwargs = {**kwargs, "device": "meta"}
+        out = op(*(_on_meta(args) if op in _FILLED and meta else args), **kwargs)
+        for tensor in _tensors(out):
+            if self.memory(tensor) is None:
+                self._know(tensor, "scratch", f"computed by {op}")
+                if op in _FILLED:
+                    _FILLED[op](self, tensor, *args)
+        return out
 
-    def _know(self, name: str, tensor: torch.Tensor) -> None:
-        self._known.setdefault(tensor.untyped_storage()._cdata, (name, tensor))
+    def _know(self, tensor: torch.Tensor, name: str, before: Content | None = None) -> Memory:
+        storage = tensor.untyped_storage()
+        memory = Memory(name, storage.nbytes() // tensor.element_size(), before)
+        self._memories[storage._cdata] = memory, tensor
+        return memory
 
-    def _name(self, tensor: torch.Tensor) -> str | None:
-        return self._known.get(tensor.untyped_storage()._cdata, (None,))[0]
+    def _dtype(self, tensor: torch.Tensor) -> torch.dtype:
+        return self._memories[tensor.untyped_storage()._cdata][1].dtype
 
-    def _shape(self, piece: Slice) -> tuple[int, ...]:
-        return tuple(self._targets[piece.tensor].shape)
+    def _unknown(self, tensor: torch.Tensor) -> bool:
+        """Whether it has no values now that it would have in a load of real weights."""
+        memory = self.memory(tensor)
+        return memory is not None and (tensor.is_meta or memory.written)
 
-    def _slice(self, tensor: torch.Tensor) -> Slice:
-        return Slice(self._name(tensor) or "", tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
 
-    def _compute(self, tensor: torch.Tensor, why: str) -> None:
-        if not self._name(tensor):
-            self._know(f"computed:{len(self._known)}", tensor)
-        self._computed.setdefault(self._name(tensor) or "", why)
+def _clone(recorder: _Recorder, out: torch.Tensor, source: torch.Tensor, *_: Any) -> None:
+    recorder.copy(out, source)
 
-    def _copy(self, to: torch.Tensor, source: torch.Tensor) -> None:
-        """Of a copy onto a tensor that is not known yet, the tensor is scratch, and known by what fills it."""
-        if not self._name(source):
-            self._compute(to, "values of its own")
-            return
-        piece = self._slice(source.expand(to.shape))
-        if piece.tensor in self._computed:
-            self._compute(to, self._computed[piece.tensor])
-        elif self._name(to) is None:
-            self._scratch_from(to, piece, torch.promote_types(source.dtype, to.dtype) == to.dtype)
-        elif self._name(to) in self._scratch:
-            self._compute(to, "scratch that is written twice")
-        else:
-            self._place(self._slice(to), piece)
 
-    def _place(self, to: Slice, source: Slice) -> None:
-        try:
-            self._copies.append(self._in_source(to, source))
-        except NoBox as why:
-            self._computed.setdefault(to.tensor, f"scratch: {why}")
+def _cat(recorder: _Recorder, out: torch.Tensor, parts: list[torch.Tensor], dim: int = 0) -> None:
+    parts = [part for part in parts if part.shape != (0,)]
+    for to, part in zip(out.split([part.shape[dim] for part in parts], dim), parts):
+        recorder.copy(to, part)
 
-    def _scratch_from(self, to: torch.Tensor, source: Slice, keeps_values: bool) -> None:
-        whole = to.is_contiguous() and to.untyped_storage().nbytes() == to.nbytes
-        if not whole or not keeps_values:
-            self._compute(to, "scratch of a part, or of a narrower dtype")
-            return
-        self._know(f"scratch:{len(self._known)}", to)
-        name = self._name(to) or ""
-        try:
-            at, source = self._in_source(self._slice(to), source)
-            self._scratch[name] = (source, at.size)
-        except NoBox as why:
-            self._computed[name] = f"scratch: {why}"
 
-    def _in_source(self, to: Slice, source: Slice) -> tuple[Slice, Slice]:
-        """The same copy, from what filled the scratch tensor if ``source`` is of one."""
-        if source.tensor not in self._scratch:
-            return to, source
-        outer, size = self._scratch[source.tensor]
-        return through(outer, size, to, source)
+def _stack(recorder: _Recorder, out: torch.Tensor, parts: list[torch.Tensor], dim: int = 0) -> None:
+    for to, part in zip(out.unbind(dim), parts):
+        recorder.copy(to, part)
+
+
+def _repeat(recorder: _Recorder, out: torch.Tensor, source: torch.Tensor, repeats: list[int]) -> None:
+    shape = (1,) * (len(repeats) - source.dim()) + tuple(source.shape)
+    apart = [extent for pair in zip(repeats, shape) for extent in pair]
+    ones = [extent for count in shape for extent in (1, count)]
+    recorder.copy(out.view(apart), source.as_strided(ones, _strides_between(source, len(repeats))))
+
+
+def _strides_between(source: torch.Tensor, rank: int) -> list[int]:
+    strides = (0,) * (rank - source.dim()) + tuple(source.stride())
+    return [step for stride in strides for step in (0, stride)]
+
+
+def _pad(recorder: _Recorder, out: torch.Tensor, source: torch.Tensor, padding: list[int], value: float = 0) -> None:
+    if min(padding, default=0) < 0:
+        return
+    recorder.write(out, Filled(float(value)))
+    inner = out
+    for d, before in enumerate(padding[::2]):
+        axis = source.dim() - 1 - d
+        inner = inner.narrow(axis, before, source.shape[axis])
+    recorder.copy(inner, source)
+
+
+# Operators whose results hold what their arguments do, and how: (recorder, result, the operator's arguments).
+_FILLED: dict[Any, Callable[..., None]] = {
+    _ATEN._to_copy.default: _clone,
+    _ATEN.clone.default: _clone,
+    _ATEN.cat.default: _cat,
+    _ATEN.stack.default: _stack,
+    _ATEN.repeat.default: _repeat,
+    _ATEN.constant_pad_nd.default: _pad,
+}
+
+
+def _slice(tensor: torch.Tensor, memory: Memory) -> Slice:
+    return Slice(memory.name, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, dict)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(one)
+
+
+def _written(op: Any, args: Any, kwargs: Any) -> Iterator[Any]:
+    """The arguments that an operator writes."""
+    for index, argument in enumerate(op._schema.arguments):
+        if argument.alias_info and argument.alias_info.is_write:
+            yield args[index] if index < len(args) else kwargs.get(argument.name)
+
+
+def _on_meta(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to("meta")
+    return type(value)(map(_on_meta, value)) if isinstance(value, (list, tuple)) else value

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
+from itertools import combinations, product
 from typing import NamedTuple
 
 from layercast.recording import Box
@@ -21,79 +23,219 @@ class NoBox(Exception):
     """The piece is no box of its tensor, or its elements come in an order that a placement cannot have."""
 
 
-def boxes_of(to: Slice, to_shape: tuple[int, ...], source: Slice, source_shape: tuple[int, ...]) -> list[tuple[Box, Box, bool]]:
+def contiguous(shape: Iterable[int], tensor: str = "") -> Slice:
+    """All of a contiguous tensor."""
+    shape = tuple(shape)
+    return Slice(tensor, 0, shape, tuple(math.prod(shape[d + 1 :]) for d in range(len(shape))))
+
+
+def steps(piece: Slice) -> Iterator[int]:
+    """The strides by which it moves."""
+    return (stride for count, stride in zip(piece.size, piece.stride) if count > 1 and stride > 0)
+
+
+class Axes:
+    """Mixed-radix digits of the places in a storage, of which each axis counts one: ``stride[d + 1]`` divides
+    ``stride[d]``. Immutable."""
+
+    def __init__(self, strides: Iterable[int], elements: int) -> None:
+        """Raises NoBox if no such axes have these strides."""
+        below = sorted({1, *strides})
+        for small, large in zip(below, below[1:]):
+            if large % small:
+                raise NoBox(f"steps of {small} and of {large} elements")
+        self.stride = tuple(reversed(below))
+        above = (math.ceil(max(elements, 1) / below[-1]) * below[-1], *self.stride)
+        self.extent = tuple(outer // stride for outer, stride in zip(above, self.stride))
+
+    def digits(self, offset: int) -> tuple[int, ...]:
+        """The place, by axis. That of the outermost has no bound."""
+        found = []
+        for stride in self.stride:
+            found.append(offset // stride)
+            offset -= found[-1] * stride
+        return tuple(found)
+
+    def aligned(self, piece: Slice, other: Slice) -> Iterator[tuple[Slice, Slice]]:
+        """The piece in parts of which each dimension runs along one axis within its bounds, and ``other``, of the same
+        size, in the same parts. Raises NoBox if two dimensions run along one axis."""
+        begin = self.digits(piece.offset)
+        for d, (count, step) in enumerate(zip(piece.size, piece.stride)):
+            if step == 0 or count == 1:
+                continue
+            if step not in self.stride:
+                raise NoBox(f"steps of {step} elements, where {self.stride} are those of axes")
+            axis = self.stride.index(step)
+            extent, room = self.extent[axis], self.extent[axis] - begin[axis]
+            if count <= room or axis == 0:
+                continue
+            if begin[axis] == 0 and count % extent == 0:
+                yield from self.aligned(_split(piece, d, extent), _split(other, d, extent))
+            else:
+                first = room if begin[axis] else count - count % extent
+                yield from self.aligned(_cut(piece, d, 0, first), _cut(other, d, 0, first))
+                yield from self.aligned(_cut(piece, d, first, count), _cut(other, d, first, count))
+            return
+        moving = [step for count, step in zip(piece.size, piece.stride) if step and count > 1]
+        if len(set(moving)) < len(moving):
+            raise NoBox(f"an element of it is there twice: sizes {piece.size}, strides {piece.stride}")
+        yield piece, other
+
+
+MOST_PARTS = 8192  # copies that one copy of a loader may become
+
+
+def boxes_of(
+    to: Slice, to_shape: tuple[int, ...], source: Slice, source_shape: tuple[int, ...]
+) -> list[tuple[Box, Box, bool]]:
     """The copies ``(source's box, destination's box, transposed)`` that copy ``source`` onto ``to``, of equal sizes.
 
-    Both tensors are contiguous. An element that is spread over several is copied once for each. Raises NoBox.
+    Both tensors are contiguous. What is no copy of one box is taken apart, along as few elements as do: of a source
+    that is spread over several, one copy is made for each. Raises NoBox.
     """
-    copies = []
-    for to_part, source_part in _without_spread(to, source):
-        order = sorted(range(len(to_part.size)), key=lambda d: -to_part.stride[d])
-        to_part, source_part = _permuted(to_part, order), _permuted(source_part, order)
-        transposed = not _descends(source_part)
-        if transposed:
-            swapped = [*range(len(order) - 2), len(order) - 1, len(order) - 2]
-            source_part = _permuted(source_part, swapped)
-            if len(order) < 2 or not _descends(source_part):
-                raise NoBox(f"its elements come in another order: strides {source.stride} into {to.stride}")
-        box, source_box = _box(to_part, to_shape), _box(source_part, source_shape)
-        if transposed and (_matrix(box) != to_part.size[-2:] or _matrix(source_box) != source_part.size[-2:]):
-            raise NoBox(f"a transposed piece of {source_shape} that is no matrix")
-        copies.append((source_box, box, transposed))
+    copies: list[tuple[Box, Box, bool]] = []
+    if 0 in to.size:
+        return copies
+    for to_part, source_part in _aligned(*moving(to, source), to_shape):
+        for part, other in _aligned(source_part, to_part, source_shape):
+            copies += _copies(*moving(other, part), to_shape, source_shape)
+            if len(copies) > MOST_PARTS:
+                raise NoBox(f"more than {MOST_PARTS} boxes")
     return copies
 
 
-def through(outer: Slice, size: tuple[int, ...], to: Slice, inner: Slice) -> tuple[Slice, Slice]:
-    """What a copy from a scratch tensor copies in truth: ``(to, source)``, of equal sizes.
-
-    The scratch tensor, contiguous and of ``size``, was filled by ``outer``, of the same size; ``to`` is filled from its
-    slice ``inner``. Raises NoBox.
-    """
-    order = sorted(range(len(inner.size)), key=lambda d: -inner.stride[d])
-    to, inner = _permuted(to, order), _permuted(inner, order)
-    begin, pieces = _digits(inner, size)
-    offset, sizes, strides, to_sizes, to_strides = outer.offset, [], [], [], []
-    for first, stride in zip(begin, outer.stride):
-        offset += first * stride
-    for (count, step), digits in zip(zip(to.size, to.stride), pieces):
-        assert math.prod(extent for _, extent in digits) == count
-        rest = count
-        for axis, extent in digits:
-            rest //= extent
-            sizes.append(extent)
-            strides.append(outer.stride[axis])
-            to_sizes.append(extent)
-            to_strides.append(step * rest)
-    return (
-        Slice(to.tensor, to.offset, tuple(to_sizes), tuple(to_strides)),
-        Slice(outer.tensor, offset, tuple(sizes), tuple(strides)),
-    )
+def _aligned(piece: Slice, other: Slice, shape: tuple[int, ...]) -> Iterator[tuple[Slice, Slice]]:
+    return _axes(piece, shape).aligned(piece, other)
 
 
-def _matrix(box: Box) -> tuple[int, ...]:
-    return box.extent[-2:]
+def _axes(piece: Slice, shape: tuple[int, ...]) -> Axes:
+    return Axes((*steps(contiguous(shape)), *steps(piece)), math.prod(shape))
 
 
-_MOST_SPREAD = 64
-
-
-def _without_spread(to: Slice, source: Slice) -> list[tuple[Slice, Slice]]:
-    """Drops dimensions of one element, and takes a dimension along which the source does not move apart."""
-    for d, (count, step) in enumerate(zip(source.size, source.stride)):
-        if count != 1 and step != 0:
+def _copies(
+    to: Slice, source: Slice, to_shape: tuple[int, ...], source_shape: tuple[int, ...]
+) -> list[tuple[Box, Box, bool]]:
+    """As few copies as do, and first of all such as can come in parts: of which both boxes have the same long axes."""
+    works: list[set[int]] = []
+    why = NoBox(f"more than {MOST_PARTS} boxes")
+    for apart in _ways_apart(to, source):
+        try:
+            first = _copy(next(_taken_apart(to, apart)), next(_taken_apart(source, apart)), to_shape, source_shape)
+        except NoBox as error:
+            why = error
             continue
-        if count > _MOST_SPREAD:
-            raise NoBox(f"one element for each {count}")
-        parts = []
-        for i in range(count):
-            at = _without(to, d)._replace(offset=to.offset + i * to.stride[d])
-            parts += _without_spread(at, _without(source, d))
-        return parts
-    return [(to, source)]
+        works.append(apart)
+        if _keeps_axes(*first):
+            works = [apart]
+            break
+    if not works:
+        raise why
+    parts = zip(_taken_apart(to, works[0]), _taken_apart(source, works[0]))
+    return [_copy(*part, to_shape, source_shape) for part in parts]
 
 
-def _without(piece: Slice, d: int) -> Slice:
-    return piece._replace(size=piece.size[:d] + piece.size[d + 1 :], stride=piece.stride[:d] + piece.stride[d + 1 :])
+def _ways_apart(to: Slice, source: Slice) -> list[set[int]]:
+    """Sets of dimensions, by how many copies it makes to take them apart; all hold those where the source is spread."""
+    spread = {d for d, step in enumerate(source.stride) if step == 0}
+    rest = [d for d in range(len(to.size)) if d not in spread]
+    ways = [spread.union(more) for count in range(len(rest) + 1) for more in combinations(rest, count)]
+    counts = [math.prod(to.size[d] for d in way) for way in ways]
+    return [way for count, way in sorted(zip(counts, ways), key=lambda one: one[0]) if count <= MOST_PARTS]
+
+
+def _keeps_axes(source_box: Box, box: Box, transposed: bool) -> bool:
+    source, to = list(source_box.extent), list(box.extent)
+    if transposed:
+        to[-2:] = reversed(to[-2:])
+    return [count for count in source if count != 1] == [count for count in to if count != 1]
+
+
+def _copy(
+    to: Slice, source: Slice, to_shape: tuple[int, ...], source_shape: tuple[int, ...]
+) -> tuple[Box, Box, bool]:
+    order = sorted(range(len(to.size)), key=lambda d: -to.stride[d])
+    to, source = _merged(_permuted(to, order), _permuted(source, order))
+    transposed = not _descends(source)
+    if transposed:
+        swapped = [*range(len(to.size) - 2), len(to.size) - 1, len(to.size) - 2]
+        source = _permuted(source, swapped)
+        if not _descends(source):
+            raise NoBox(f"its elements come in another order: strides {source.stride} into {to.stride}")
+    box, source_box = _box(to, to_shape), _box(source, source_shape)
+    if transposed and (box.extent[-2:] != to.size[-2:] or source_box.extent[-2:] != source.size[-2:]):
+        raise NoBox(f"a transposed piece of {list(source_shape)} that is no matrix")
+    return source_box, box, transposed
+
+
+def _box(piece: Slice, shape: tuple[int, ...]) -> Box:
+    """The box of a contiguous tensor that a piece is, whose strides descend."""
+    axes = _axes(piece, shape)
+    parts = list(axes.aligned(piece, piece))
+    if len(parts) != 1:
+        raise NoBox(f"it begins and ends within rows of {list(shape)}")
+    (part, _), digits = parts[0], axes.digits(piece.offset)
+    counts = dict(zip(part.stride, part.size))
+    ranges = [
+        _range(axes, digits, counts, step, step * count) if count > 1 else (0, 1)
+        for count, step in zip(shape, contiguous(shape).stride)
+    ]
+    return Box(tuple(begin for begin, _ in ranges), tuple(extent for _, extent in ranges))
+
+
+def _range(axes: Axes, digits: tuple[int, ...], counts: dict[int, int], step: int, end: int) -> tuple[int, int]:
+    """Where the piece begins, and how far it goes, along an axis of a tensor that is one or several of ``axes``."""
+    begin, extent = 0, 1
+    for stride, have, digit in zip(axes.stride, axes.extent, digits):
+        if not step <= stride < end:
+            continue
+        count = counts.get(stride, 1)
+        if extent > 1 and count != have:
+            raise NoBox(f"{count} of each {have} elements along an axis")
+        begin += digit * stride // step
+        extent *= count
+    return begin, extent
+
+
+def moving(to: Slice, source: Slice) -> tuple[Slice, Slice]:
+    """Without dimensions of one element."""
+    long = [d for d, count in enumerate(to.size) if count != 1]
+    return _permuted(to, long), _permuted(source, long)
+
+
+def _merged(to: Slice, source: Slice) -> tuple[Slice, Slice]:
+    """Without dimensions of one element, and with one for two that are one on both sides."""
+    to, source = moving(to, source)
+    d = 0
+    while d + 1 < len(to.size):
+        if all(piece.stride[d] == piece.stride[d + 1] * piece.size[d + 1] for piece in (to, source)):
+            to, source = _joined(to, d), _joined(source, d)
+        else:
+            d += 1
+    return to, source
+
+
+def _joined(piece: Slice, d: int) -> Slice:
+    size = (*piece.size[:d], piece.size[d] * piece.size[d + 1], *piece.size[d + 2 :])
+    return piece._replace(size=size, stride=piece.stride[:d] + piece.stride[d + 1 :])
+
+
+def _split(piece: Slice, d: int, extent: int) -> Slice:
+    """With two dimensions in the place of one, of which the inner one has ``extent`` elements."""
+    size = (*piece.size[:d], piece.size[d] // extent, extent, *piece.size[d + 1 :])
+    return piece._replace(size=size, stride=(*piece.stride[:d], piece.stride[d] * extent, *piece.stride[d:]))
+
+
+def _cut(piece: Slice, d: int, begin: int, end: int) -> Slice:
+    size = (*piece.size[:d], end - begin, *piece.size[d + 1 :])
+    return piece._replace(offset=piece.offset + begin * piece.stride[d], size=size)
+
+
+def _taken_apart(piece: Slice, apart: set[int]) -> Iterator[Slice]:
+    """The pieces of one element along these dimensions."""
+    order = sorted(apart)
+    rest = _permuted(piece, [d for d in range(len(piece.size)) if d not in apart])
+    for at in product(*(range(piece.size[d]) for d in order)):
+        yield rest._replace(offset=piece.offset + sum(i * piece.stride[d] for i, d in zip(at, order)))
 
 
 def _permuted(piece: Slice, order: list[int]) -> Slice:
@@ -102,42 +244,3 @@ def _permuted(piece: Slice, order: list[int]) -> Slice:
 
 def _descends(piece: Slice) -> bool:
     return all(a >= b for a, b in zip(piece.stride, piece.stride[1:]))
-
-
-def _digits(piece: Slice, shape: tuple[int, ...]) -> tuple[list[int], list[list[tuple[int, int]]]]:
-    """Where in a contiguous tensor of ``shape`` the piece begins, by axis, and for each of its dimensions, whose strides
-    descend, the axes that it runs along, outermost first, each with how far."""
-    strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
-    begin, rest = [], piece.offset
-    for extent, stride in zip(shape, strides):
-        begin.append(rest // stride % extent if extent else 0)
-        rest -= begin[-1] * stride
-    pieces: list[list[tuple[int, int]]] = []
-    free = list(range(len(shape)))
-    for count, step in reversed(list(zip(piece.size, piece.stride))):
-        digits: list[tuple[int, int]] = []
-        while count > 1:
-            axis = next((d for d in reversed(free) if strides[d] == step and shape[d] > 1), None)
-            if axis is None:
-                raise NoBox(f"steps of {step} in a tensor of {list(shape)}")
-            free.remove(axis)
-            room = shape[axis] - begin[axis]
-            if count > room and (begin[axis] or count % shape[axis]):
-                raise NoBox(f"{count} elements from {begin[axis]} on along axis {axis} of {list(shape)}")
-            extent = min(count, shape[axis])
-            digits.insert(0, (axis, extent))
-            count //= extent
-            step *= extent
-        pieces.insert(0, digits)
-    return begin, pieces
-
-
-def _box(piece: Slice, shape: tuple[int, ...]) -> Box:
-    begin, pieces = _digits(piece, shape)
-    extent = [1] * len(shape)
-    axes = [axis for digits in pieces for axis, _ in digits]
-    if axes != sorted(axes):
-        raise NoBox(f"axes {axes} of {list(shape)}")
-    for axis, count in (digit for digits in pieces for digit in digits):
-        extent[axis] = count
-    return Box(tuple(begin), tuple(extent))

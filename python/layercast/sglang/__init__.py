@@ -1,8 +1,9 @@
 """SGLang takes its weights from Layercast (docs/sglang.md).
 
-``register`` is what SGLang's entry point calls in each of its processes: schedulers get the methods ``layercast_stage``,
-``layercast_prepare``, ``layercast_commit``, ``layercast_abort`` and ``layercast_verify``, which ``Engine.collective_rpc``
-reaches. ``custom_loader`` is the other door, for ``--custom-weight-loader``; ``request`` makes what it takes.
+``register`` is what SGLang's entry point calls in each of its processes: schedulers get the methods
+``layercast_stage``, ``layercast_prepare``, ``layercast_commit``, ``layercast_abort`` and ``layercast_verify``, which
+``Engine.collective_rpc`` reaches. ``custom_loader`` is the other door, for ``--custom-weight-loader``; ``request``
+makes what it takes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Finds the memory in which a live SGLang model keeps each parameter, and proves that Layercast fills it as SGLang would.
+"""Finds the memory in which a live SGLang model keeps each parameter, and proves that Layercast fills it as SGLang
+would.
 
 A layer is adopted if known weights, loaded by SGLang's code on the twin and by Layercast into copies of the live
 tensors, give the same bytes, strides and padding included. One that is not is refused by name. One check is made for
@@ -15,10 +16,11 @@ import torch
 
 from layercast.errors import Error, Unsupported
 from layercast.host.known_weights import copy_of, difference, known_weights, replayed
-from layercast.host.recorder import Loaded
+from layercast.host.loaded import Loaded
 from layercast.host.views import NotAdoptable, tensor_in
 from layercast.receiver import Receiver, buffer_specs
 from layercast.recording import Recording
+from layercast.sglang.device import wait_for
 from layercast.sglang.twin import own_tensors, processed
 
 
@@ -80,6 +82,7 @@ def check(layer: Layer, part: Recording) -> str:
     """Loads known weights twice, by SGLang's code and by Layercast's; "" if every byte is the same, else why not."""
     live = own_tensors(layer.module)
     memory = {name: copy_of(tensor) for name, tensor in live.items()}
+    wait_for(next(iter(live.values())).device)
     sources = _decisive(known_weights(part)) if part.quantized else known_weights(part)
     try:
         theirs = processed(layer.twin, _by_own_name(replayed(part, sources)), live)

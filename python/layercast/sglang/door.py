@@ -15,6 +15,7 @@ from layercast.errors import FailedPrecondition, InvalidArgument
 from layercast.sglang import update
 from layercast.sglang.hooks import ends_are_hooked
 from layercast.sglang.rank import rank_of
+from layercast.sglang.refusals import refuse_pipelines
 from layercast.sglang.together import together
 
 NAME = "layercast.request"
@@ -45,6 +46,7 @@ def load(model: Any, named_tensors: list[tuple[str, torch.Tensor]]) -> None:
 
 
 def _asked(model: Any, named_tensors: list[tuple[str, torch.Tensor]]) -> dict[str, Any]:
+    refuse_pipelines()
     _refuse_if_processed_again(model)
     if [name for name, _ in named_tensors] != [NAME]:
         raise InvalidArgument(f"expected the one tensor '{NAME}', got {[name for name, _ in named_tensors][:3]}")

@@ -13,11 +13,13 @@ from typing import Any
 
 import torch
 
+from layercast._native import Version
 from layercast.errors import Error, FailedPrecondition, Internal
-from layercast.offered import Offered, endpoints_of, offered
+from layercast.offered import endpoints_of, offered
 from layercast.receiver import Receiver
 from layercast.sglang.adoption import Adoption, adopt
 from layercast.sglang.derived import refresh_derived
+from layercast.sglang.device import wait_for
 from layercast.sglang.refusals import refuse_shared_or_derived
 from layercast.sglang.twin import recorded, twin_of
 from layercast.tensor import TensorSpec
@@ -59,23 +61,25 @@ class Rank:
         #: SGLang's session of begin_weight_update and end_weight_update holds kernel bytes of ours (hooks.py).
         self.wrote_in_session = False
 
-    def newest(self, endpoint: str, lineage: str, step: int | None) -> Offered:
-        """What a publisher has. Raises as :func:`layercast.offered.offered`."""
+    def newest(self, endpoint: str, lineage: str, step: int | None) -> tuple[str, int]:
+        """The lineage and step that a publisher has. Raises as :func:`layercast.offered.offered`."""
         refuse_shared_or_derived(self._model)
-        return offered(endpoints_of(endpoint), lineage=lineage, step=step)
+        version = offered(endpoints_of(endpoint), lineage=lineage, step=step).version
+        return version.lineage, version.step
 
-    def stage(self, endpoint: str, found: Offered, timeout: float) -> None:
+    def stage(self, endpoint: str, lineage: str, step: int, timeout: float) -> None:
         """Starts to stage a version. Fits the receiver before, if other tensors come than last time."""
         self.abort()
+        found = offered(endpoints_of(endpoint), lineage=lineage, step=step)
         self._fit(found.specs, timeout)
         receiver = self._receiver
         assert receiver is not None
-        version, attempt = found.version, self.attempt
+        attempt = self.attempt
         self.state = "staging"
 
         def work() -> None:
             try:
-                receiver.stage(endpoints_of(endpoint), lineage=version.lineage, step=version.step, attempt=attempt)
+                receiver.stage(endpoints_of(endpoint), lineage=lineage, step=step, attempt=attempt)
                 self.state = "staged"
             except Error as error:
                 self.error, self.state = error, "failed"
@@ -104,11 +108,12 @@ class Rank:
         """Writes what is staged. No forward pass may be under way, so the device's queues are waited for: the overlap
         scheduler's last batch may still be in one."""
         assert self._receiver is not None
-        _wait_for_device(self._model)
+        device = next(self._model.parameters()).device
+        wait_for(device)
         self.torn = True
         self._receiver.commit()
         refresh_derived(self._model)
-        _wait_for_device(self._model)
+        wait_for(device)
         self.torn, self.state = False, "idle"
 
     def abort(self) -> None:
@@ -134,7 +139,7 @@ class Rank:
             "state": self.state,
             "error": {"code": self.error.code, "message": str(self.error)} if self.error else None,
             "torn": self.torn or (receiver is not None and receiver.torn),
-            "version": {"lineage": version.lineage, "step": version.step, "digest": version.digest} if version else None,
+            "version": _named(version) if version is not None else None,
             "recipe": adoption.recipe if adoption else None,
             "layers": len(adoption.layers) if adoption else 0,
             "self_checks": adoption.checks if adoption else 0,
@@ -164,11 +169,9 @@ class Rank:
             self._receiver.close()
         self._specs, self._adoption, self._receiver = specs, adoption, receiver
         self._adoption_seconds = time.perf_counter() - began
-        logger.info("%d layers adopted, %d self checks, %.2f s", len(adoption.layers), adoption.checks,
-                    self._adoption_seconds)
+        seconds = self._adoption_seconds
+        logger.info("%d layers adopted, %d self checks, %.2f s", len(adoption.layers), adoption.checks, seconds)
 
 
-def _wait_for_device(model: torch.nn.Module) -> None:
-    device = next(model.parameters()).device
-    if device.type != "cpu":
-        torch.get_device_module(device).synchronize(device)
+def _named(version: Version) -> dict[str, Any]:
+    return {"lineage": version.lineage, "step": version.step, "digest": version.digest}

@@ -31,16 +31,24 @@ def refuse_released(scheduler: Any) -> None:
         )
 
 
-def refuse_other_ranks() -> None:
-    """Raises Unsupported where an RPC does not reach all ranks that have to commit together."""
+def refuse_pipelines() -> None:
+    """Raises Unsupported with stages of a pipeline: ranks vote within a TP group, and could not commit together."""
     from sglang.srt.runtime_context import get_parallel
 
-    parallel = get_parallel()
-    if parallel.pp_size != 1:
-        raise Unsupported(f"expected pp_size 1, got {parallel.pp_size}: stages of a pipeline cannot commit together yet")
-    if parallel.dp_size != 1 and not parallel.enable_dp_attention:
+    size = get_parallel().pp_size
+    if size != 1:
+        raise Unsupported(f"expected pp_size 1, got {size}: stages of a pipeline cannot commit together yet")
+
+
+def refuse_replicas() -> None:
+    """Raises Unsupported with data parallelism: SGLang hands an RPC to one of the replicas, in turn."""
+    from sglang.srt.runtime_context import get_parallel
+
+    size = get_parallel().dp_size
+    if size != 1:
         raise Unsupported(
-            f"expected dp_size 1, got {parallel.dp_size}: collective_rpc reaches one replica; run one engine for each"
+            f"expected dp_size 1, got {size}: collective_rpc reaches one replica; update_weights_from_tensor with "
+            "Layercast's custom loader reaches all"
         )
 
 

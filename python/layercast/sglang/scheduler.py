@@ -11,7 +11,7 @@ from typing import Any
 from layercast.errors import FailedPrecondition
 from layercast.sglang import update
 from layercast.sglang.rank import Rank, known_rank, rank_of
-from layercast.sglang.refusals import refuse_other_ranks, refuse_released, refuse_session
+from layercast.sglang.refusals import refuse_pipelines, refuse_released, refuse_replicas, refuse_session
 from layercast.sglang.together import together
 
 
@@ -72,7 +72,8 @@ def states(scheduler: Any) -> dict[str, Any]:
 
 
 def _refuse(scheduler: Any) -> None:
-    refuse_other_ranks()
+    refuse_pipelines()
+    refuse_replicas()
     refuse_session(scheduler)
     refuse_released(scheduler)
 
@@ -80,8 +81,8 @@ def _refuse(scheduler: Any) -> None:
 def _refuse_if_busy(scheduler: Any) -> None:
     if not scheduler.is_fully_idle(ignore_waiting=scheduler._engine_paused):
         raise FailedPrecondition(
-            "requests are running, whose caches the old weights made: expected pause_generation(mode='retract') "
-            "or mode='abort' before, or flush_cache=False"
+            "requests are running, whose caches the old weights made: expected them to end, or pause_generation with "
+            "mode 'retract' or 'abort', or flush_cache=False"
         )
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from layercast.errors import Error, Unsupported
-from layercast.host.recorder import Loaded, record
+from layercast.host.loaded import Loaded
+from layercast.host.recorder import record
 from layercast.tensor import TensorSpec
 
 
@@ -27,10 +28,10 @@ def twin_of(model: torch.nn.Module) -> torch.nn.Module:
     from sglang.srt.model_loader.utils import set_default_torch_dtype
     from sglang.srt.runtime_context import get_model
 
-    shared_experts = getattr(model, "shared_experts_config", None)
+    known = {"shared_experts": model.shared_experts_config} if hasattr(model, "shared_experts_config") else {}
     try:
         with _own_rotary_tables(), set_default_torch_dtype(_dtype_of(model)), torch.device("meta"):
-            with get_model().override(shared_experts=shared_experts):
+            with get_model().override(**known):
                 return type(model)(config=model.config, quant_config=getattr(model, "quant_config", None))
     except Exception as why:
         raise Unsupported(f"{type(model).__name__}: expected a class that can be built on meta, got {why!r}") from why
@@ -43,13 +44,18 @@ def recorded(twin: torch.nn.Module, specs: Iterable[TensorSpec], device: torch.d
     def load(weights: Iterator[tuple[str, torch.Tensor]]) -> None:
         DefaultModelLoader.load_weights_only(twin, weights, device)
 
+    before = _held(twin)
     try:
         with _submitted_work_runs_here():
-            return record(load, tensors_of(twin), specs)
+            loaded = record(load, tensors_of(twin), specs)
     except Error:
         raise
     except Exception as why:
         raise Unsupported(f"{type(twin).__name__}.load_weights: expected to record it, got {why!r}") from why
+    made = next((name for name, tensor in _held(twin).items() if before.get(name) is not tensor), "")
+    if made and not hasattr(twin, "post_load_weights"):
+        raise Unsupported(f"'{made}': a load makes it, and no post_load_weights would make it again after a commit")
+    return loaded
 
 
 def tensors_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -61,6 +67,12 @@ def own_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     """All tensors that a module itself holds, by name: SGLang keeps derived scales as plain attributes too."""
     own = {**module.__dict__, **module._parameters, **module._buffers}
     return {name: tensor for name, tensor in own.items() if isinstance(tensor, torch.Tensor)}
+
+
+def _held(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """All tensors of all modules, by path and name."""
+    modules = model.named_modules()
+    return {f"{path}.{name}": tensor for path, module in modules for name, tensor in own_tensors(module).items()}
 
 
 def processed(
@@ -94,7 +106,7 @@ def _materialize(
         values = torch.zeros(tensor.shape, dtype=tensor.dtype)
     data = values.detach().to(device, copy=True)
     if isinstance(tensor, torch.nn.Parameter):
-        data = torch.Tensor._make_subclass(type(tensor), data, False)  # type: ignore[no-untyped-call,unused-ignore]
+        data = torch.Tensor._make_subclass(type(tensor), data, False)
         data.__dict__.update(tensor.__dict__)
     for place in (module._parameters, module._buffers, module.__dict__):
         if name in place:

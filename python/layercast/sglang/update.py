@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+from layercast.errors import Error
 from layercast.sglang.rank import Rank
 from layercast.sglang.together import gathered, together
 
@@ -13,10 +14,17 @@ def stage(rank: Rank, endpoint: str, lineage: str, step: int | None, timeout: fl
     found = together(lambda: rank.newest(endpoint, lineage, step))[0]
     known = gathered((rank.engine or f"sglang-{uuid.uuid4().hex}", rank.attempt))
     rank.engine, rank.attempt = known[0][0], max(attempt for _, attempt in known) + 1
-    together(lambda: rank.stage(endpoint, found, timeout))
+    together(lambda: rank.stage(endpoint, *found, timeout))
 
 
 def commit(rank: Rank) -> None:
-    """Commits on all ranks, or, if one refuses before the first write, on none."""
+    """Commits on all ranks, or, if one refuses before the first write, on none.
+
+    All are ``torn`` if one fails after it, until a version has been staged and committed on all.
+    """
     together(lambda: rank.prepare(0.0))
-    together(rank.commit)
+    try:
+        together(rank.commit)
+    except Error:
+        rank.torn = True
+        raise

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from layercast.dtypes import torch_dtype
-from layercast.errors import Error, Unsupported
+from layercast.errors import Error, InvalidArgument, Unsupported
 from layercast.host.known_weights import copy_of, difference, known_weights, replayed
-from layercast.host.recorder import Loaded
+from layercast.host.loaded import Loaded
 from layercast.host.views import NotAdoptable, tensor_in
 from layercast.receiver import Receiver, buffer_specs
 from layercast.recording import Recording
@@ -77,6 +77,7 @@ def adopt(model: torch.nn.Module, loaded: Loaded) -> Adoption:
         name, why = next(iter(loaded.computed.items()))
         more = f", and {len(loaded.computed) - 1} more" if len(loaded.computed) > 1 else ""
         raise Unsupported(f"'{name}'{more}: expected a loader that copies, got one that computes values ({why})")
+    _refuse_unwritten(model, loaded)
     checks = _Checks()
     layers = [checks.decide(layer, loaded.recording) for layer in _layers(model, loaded.recording)]
     recipes = sorted({layer.recipe for layer in layers if layer.adopted} - {"none"})
@@ -88,6 +89,28 @@ def adopt(model: torch.nn.Module, loaded: Loaded) -> Adoption:
     for layer in layers:
         buffers.update(_buffers(layer, recording.of_parameters(set(layer.parameters))))
     return Adoption(recording, recipe, buffers, tuple(layers), checks.made)
+
+
+def _refuse_unwritten(model: torch.nn.Module, loaded: Loaded) -> None:
+    """A parameter that no tensor fills would go on serving the version before. Those of attention are scales that
+    checkpoints may leave out; a tied one is filled under its other name."""
+    from vllm.model_executor.layers.attention import is_deferred_attention_layer
+
+    def live(name: str) -> tuple[torch.nn.Module, Any]:
+        path, _, own = name.rpartition(".")
+        module = model.get_submodule(path)
+        return module, getattr(module, own, None)
+
+    filled = {tensor.data_ptr() for spec in loaded.recording.parameters if (tensor := live(spec.name)[1]) is not None}
+    missing = []
+    for name in loaded.unwritten:
+        module, tensor = live(name)
+        tied = tensor is not None and tensor.numel() and tensor.data_ptr() in filled
+        if not tied and not is_deferred_attention_layer(module):
+            missing.append(name)
+    if missing:
+        more = f", and for {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise InvalidArgument(f"the version has no tensor for '{missing[0]}'{more}: expected a whole model")
 
 
 def _layers(model: torch.nn.Module, recording: Recording) -> Iterator[Layer]:

@@ -2,7 +2,7 @@
 
     POST /layercast/reload   {"endpoint": "tcp://...", "lineage": "", "step": 7, "pause_mode": "wait", "timeout": 300}
     POST /layercast/stage    the same without the commit; then /layercast/commit {"pause_mode": ...} or /layercast/abort
-    POST /layercast/verify   reads the served bytes back
+    POST /layercast/verify   {"model": "DIR"}: reads the served bytes back; holds them against a cold load of that folder
     GET  /layercast/status   {"version": {...}, "ranks": [...]}
 
 ``pause_mode`` says what becomes of sequences under way at a commit. ``wait``: they end first, and new requests wait at
@@ -22,7 +22,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from layercast.errors import Error, FailedPrecondition, InvalidArgument
+from layercast.errors import Error, FailedPrecondition, InvalidArgument, Unavailable
 from layercast.vllm.gate import Gate
 from layercast.vllm.sync import Answers, Engine, Torn
 
@@ -35,6 +35,7 @@ _STATUS = {
     "unavailable": 503,
     "deadline_exceeded": 504,
 }
+_LOOK = 0.2  # seconds between two looks whether the engine still lives
 _SOURCE = {"endpoint": str, "lineage": str, "step": int}
 _COMMIT = {"pause_mode": str}
 _TIMEOUT = {"timeout": (int, float)}
@@ -61,7 +62,7 @@ class Door:
             "stage": ("POST", lambda body: self._open_engine().stage(**body), _SOURCE | _TIMEOUT),
             "commit": ("POST", lambda body: self._open_engine().commit(**body), _COMMIT),
             "abort": ("POST", lambda body: self._open_engine().abort(), {}),
-            "verify": ("POST", lambda body: self._open_engine().verify(), {}),
+            "verify": ("POST", lambda body: self._open_engine().verify(**body), {"model": str}),
             "status": ("GET", lambda body: self._open_engine().status(), {}),
         }
         for name, (method, work, fields) in routes.items():
@@ -104,15 +105,27 @@ class Door:
 
     def _caller(self, loop: asyncio.AbstractEventLoop) -> Callable[[str, dict[str, Any]], Answers]:
         def call(op: str, arguments: dict[str, Any]) -> Answers:
-            asked = self._client.collective_rpc("layercast", args=(op, arguments))
-            answers: Answers = asyncio.run_coroutine_threadsafe(asked, loop).result()
+            answers: Answers = self._run(loop, self._client.collective_rpc("layercast", args=(op, arguments)))
             return answers
 
         return call
 
+    def _run(self, loop: asyncio.AbstractEventLoop, coroutine: Any) -> Any:
+        """What the coroutine returns on the server's loop. An engine that dies never answers what it was asked."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        while True:
+            try:
+                return future.result(_LOOK)
+            except TimeoutError:
+                if future.done():
+                    raise
+                if self._client.errored:
+                    future.cancel()
+                    raise Unavailable("the engine has died; this server has to be started again") from None
+
     def _stiller(self, loop: asyncio.AbstractEventLoop) -> Callable[[str], Any]:
         def run(coroutine: Any) -> Any:
-            return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+            return self._run(loop, coroutine)
 
         @contextmanager
         def still(mode: str) -> Iterator[None]:

@@ -86,8 +86,9 @@ class Engine:
     def status(self) -> Answers:
         return self._on_all("state")
 
-    def verify(self) -> Answers:
-        return self._on_all("verify")
+    def verify(self, *, model: str = "") -> Answers:
+        """Reads the served bytes back; with ``model``, answers have the ``differences`` from a cold load of it."""
+        return self._on_all("verify", model=model)
 
     def _on_all(self, op: str, **arguments: Any) -> Answers:
         answers = self._call(op, arguments)

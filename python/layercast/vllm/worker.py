@@ -26,6 +26,7 @@ from layercast.host.recorder import record
 from layercast.receiver import Receiver
 from layercast.tensor import TensorSpec
 from layercast.vllm.adoption import Adoption, adopt
+from layercast.vllm.cold import differences
 from layercast.vllm.load_time import load_time, tensors_of
 from layercast.vllm.reloaded import refresh_derived, reload_layers
 
@@ -67,6 +68,7 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         self._state = "idle"
         self._error: Error | None = None
         self._torn = False
+        self._differences: list[dict[str, Any]] = []  # as the latest verify found them
         self._attempt = self._committed = 0  # the sync that is under way, and the latest that was committed
 
     # ---- vLLM's calls ----
@@ -108,7 +110,8 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         ``stage`` (endpoint, lineage, step, attempt): starts to stage a version, and returns at once. ``state``: where
         that is. ``prepare``: raises unless a version is staged. ``commit`` (attempt): writes it, between two forward
         passes; nothing if that attempt is committed already. ``abort``: drops it. ``receive``: stages and prepares, and
-        returns when that is done. ``verify``: reads the served bytes back.
+        returns when that is done. ``verify`` (model): reads the served bytes back, and holds them against a cold load of
+        that checkpoint, if one is named.
 
         Raises a subclass of :class:`layercast.Error`; the weights that are served are then the old ones, unless the
         state says ``torn``.
@@ -197,10 +200,15 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
     def _ask(self) -> None:
         """Only asks."""
 
-    def _verify(self) -> None:
-        if self._receiver is None or self._receiver.version is None:
+    def _verify(self, model: str = "") -> None:
+        if self._receiver is None or self._adoption is None or self._receiver.version is None:
             raise FailedPrecondition("expected a version that was committed, got none yet")
         self._receiver.verify()
+        self._differences = differences(self._adoption, model, *self._part()) if model else []
+
+    def _part(self) -> tuple[int, int]:
+        """This rank's number among the engine's, and how many there are."""
+        return self.parallel_config.rank % self.parallel_config.world_size, self.parallel_config.world_size
 
     def _fit(self, specs: tuple[TensorSpec, ...]) -> None:
         """Makes a receiver that takes these tensors; keeps the one that does already."""
@@ -210,14 +218,14 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         with load_time(self.model):
             loaded = record(self.model.load_weights, tensors_of(self.model), specs)
         adoption = adopt(self.model, loaded)
-        parallel = self.parallel_config
+        tp_rank, tp_size = self._part()
         receiver = Receiver(
             adoption.recording,
             buffers=adoption.buffers,
             quantization=adoption.recipe,
-            tp_rank=parallel.rank % parallel.world_size,
-            tp_size=parallel.world_size,
-            engine=f"vllm-{self.vllm_config.instance_id}-{parallel.data_parallel_index}",
+            tp_rank=tp_rank,
+            tp_size=tp_size,
+            engine=f"vllm-{self.vllm_config.instance_id}-{self.parallel_config.data_parallel_index}",
             timeout=self._info.timeout,
             threads=max(1, torch.get_num_threads()),
         )
@@ -251,6 +259,7 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
             "torn": self._torn or (receiver is not None and receiver.torn),
             "version": {"lineage": version.lineage, "step": version.step, "digest": version.digest} if version else None,
             "report": receiver.report.to_dict() if receiver is not None else None,
+            "differences": self._differences,
             "recipe": adoption.recipe if adoption else None,
             "adopted": [layer.path for layer in adoption.layers if layer.adopted] if adoption else [],
             "reloaded": {layer.path: layer.why for layer in adoption.reloaded()} if adoption else {},

@@ -63,7 +63,7 @@ def test_a_hundred_syncs_under_load_mix_no_answer_and_lose_no_request(policies, 
 def test_after_a_rank_that_raises_both_ranks_serve_one_version(policies, serve):
     """In turn: while it stages, at the last check, and while it copies."""
     a, b = policies("qwen3", 1), policies("qwen3", 2)
-    failpoints = "rank1:fuse_and_shard=throw,rank1:commit.prepare=throw,rank1:commit.copy=throw"
+    failpoints = "rank1:receive.chunk=throw,rank1:commit.prepare=throw,rank1:commit.copy=throw"
     server = serve(a[1], tp=2, environment={"LAYERCAST_FAILPOINTS": failpoints})
     with layercast.Publisher() as publisher, layercast.Controller([server.url]) as controller:
         of_a = server.generate(PROMPTS[0])
@@ -84,7 +84,7 @@ def test_after_a_rank_that_raises_both_ranks_serve_one_version(policies, serve):
 
 def test_a_killed_worker_ends_its_engine_alone_and_it_comes_back_with_the_newest(policies, serve):
     a, b = policies("qwen3", 1), policies("qwen3", 2)
-    dying = serve(a[1], tp=2, wait=False, environment={"LAYERCAST_FAILPOINTS": "rank1:fuse_and_shard=kill"})
+    dying = serve(a[1], tp=2, wait=False, environment={"LAYERCAST_FAILPOINTS": "rank1:receive.chunk=kill"})
     other = serve(a[1])
     dying.wait_until_up()
     with layercast.Publisher() as publisher:

@@ -1,0 +1,129 @@
+"""The controller over HTTP: what it asks of vLLM servers' doors, and what becomes of their answers and silences."""
+
+import contextlib
+import http.server
+import json
+import threading
+
+import layercast
+import pytest
+import torch
+
+VERSION = {"lineage": "run", "step": 3, "digest": "0" * 32}
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Answers as python/layercast/vllm/door.py says; `fails` maps a route to an error."""
+
+    daemon_threads = True
+
+    def __init__(self, fails=None):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.fails, self.asked, self.version = fails or {}, [], None
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self._answer({})
+
+    def do_POST(self):
+        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}"))
+
+    def _answer(self, body):
+        if not self.path.startswith("/layercast/"):
+            self.send_error(404)
+            return
+        route = self.path.removeprefix("/layercast/")
+        self.server.asked.append((route, body, self.headers.get("Authorization")))
+        error = self.server.fails.get(route)
+        if route in ("reload", "commit") and error is None:
+            self.server.version = VERSION
+        rank = {"rank": 0, "report": None, "differences": []}
+        answer = {"version": self.server.version, "torn": False, "ranks": [rank]} if error is None else {"error": error}
+        data = json.dumps(answer).encode()
+        self.send_response(200 if error is None else 500)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@pytest.fixture
+def serve():
+    with contextlib.ExitStack() as stack:
+
+        def start(**fails):
+            server = stack.enter_context(Server(fails))
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            stack.callback(server.shutdown)
+            return server
+
+        yield start
+
+
+def routes(server):
+    return [route for route, *_ in server.asked if route != "status"]
+
+
+def test_asks_for_the_version_that_was_published(serve, publisher):
+    server = serve()
+    published = publisher.publish({"w": torch.ones(2)}, step=3)
+    with layercast.Controller([server.url], api_key="secret") as controller:
+        (outcome,) = controller.reload(published, pause_mode="keep")
+    assert outcome.version == layercast.Version("run", 3, "0" * 32) and outcome.previous is None
+    route, body, key = server.asked[-1]
+    assert route == "reload" and key == "Bearer secret"
+    version = published.version
+    assert body == {
+        "endpoint": publisher.endpoint, "lineage": version.lineage, "step": 3, "timeout": 300.0, "pause_mode": "keep"
+    }  # fmt: skip
+
+
+def test_all_or_none_commits_once_all_have_staged(serve):
+    servers = [serve(), serve()]
+    with layercast.Controller([server.url for server in servers]) as controller:
+        controller.reload("tcp://127.0.0.1:1", all_or_none=True)
+    assert [routes(server) for server in servers] == [["stage", "commit"]] * 2
+
+
+def test_all_or_none_aborts_where_one_has_not_staged(serve):
+    good, bad = serve(), serve(stage={"code": "unavailable", "message": "the publisher is gone"})
+    with layercast.Controller([good.url, bad.url]) as controller:
+        with pytest.raises(layercast.Unavailable, match="the publisher is gone"):
+            controller.reload("tcp://127.0.0.1:1", all_or_none=True)
+        first, second = controller.reload("tcp://127.0.0.1:1", all_or_none=True, check=False)
+    assert isinstance(first.error, layercast.Cancelled) and isinstance(second.error, layercast.Unavailable)
+    assert routes(good) == ["stage", "abort"] * 2 and routes(bad) == ["stage"] * 2
+
+
+def test_a_server_that_is_gone_or_no_door_is_said(serve):
+    server = serve()
+    url = server.url
+    with layercast.Controller([url, "http://127.0.0.1:9"]) as controller:
+        first, second = controller.reload("tcp://127.0.0.1:1", check=False)
+    assert first.ok and "http://127.0.0.1:9 cannot be reached" in str(second.error)
+    with pytest.raises(layercast.Unsupported, match="VLLM_PLUGINS"):
+        layercast.Controller([url + "/elsewhere"]).status()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda c: c.reload("folder"), layercast.Unsupported, "weights_path"),
+        (lambda c: c.generate([[1]]), layercast.Unsupported, "its own API"),
+        (lambda c: c.pause(), layercast.Unsupported, "its own routes"),
+    ],
+)
+def test_what_servers_cannot_do_is_refused(serve, call, error, words):
+    with layercast.Controller([serve().url]) as controller, pytest.raises(error, match=words):
+        call(controller)
+
+
+def test_kinds_are_not_mixed():
+    with pytest.raises(layercast.InvalidArgument, match="one kind"):
+        layercast.Controller(["http://127.0.0.1:1", "tcp://127.0.0.1:2"])
+    with pytest.raises(layercast.InvalidArgument, match="once"):
+        layercast.Controller(["http://127.0.0.1:1"] * 2)
