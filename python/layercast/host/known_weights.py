@@ -33,7 +33,7 @@ def replayed(part: Recording, sources: dict[str, torch.Tensor]) -> dict[str, tor
         source = sources[copy.source][_index(copy.source_box)]
         to = parameters[copy.parameter][_index(copy.box)]
         if copy.transposed:
-            source = source.reshape(source.shape[-2:]).t()
+            source = source.transpose(-1, -2)
         to.copy_(source.reshape(to.shape))
     return parameters
 
