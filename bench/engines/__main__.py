@@ -19,7 +19,7 @@ from typing import Any
 import environment
 import shapes
 import table
-from children import run
+from children import end_on_sigterm, run
 
 _RECIPES = ("none", "fp8_per_tensor", "fp8_per_channel")
 _CASE_SECONDS = 1500
@@ -70,6 +70,7 @@ def _cases(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> None:
+    end_on_sigterm()
     options = _options()
     cases = _cases(options)
     print(table.about({case["ranks"]: case["threads"] for case in cases}, options.rounds), flush=True)

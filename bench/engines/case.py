@@ -35,7 +35,7 @@ def engine(checkpoint: Path, recipe: str, ranks: int, backend: str) -> Any:
     )
 
 
-def answer_of(llm: Any, tokens: int = 3) -> list[int]:
+def answer_of(llm: Any, tokens: int = 1) -> list[int]:
     from vllm import SamplingParams
 
     wanted = SamplingParams(max_tokens=tokens, temperature=0, detokenize=False, ignore_eos=True)

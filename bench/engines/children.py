@@ -11,6 +11,11 @@ from pathlib import Path
 import environment
 
 
+def end_on_sigterm() -> None:
+    """Children and folders are to go with a parent that is told to end."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+
+
 def run(arguments: list[str], env: dict[str, str], log: Path, seconds: float) -> int | None:
     """``arguments``: a program of this folder, and what it gets. Its exit code; None if the deadline passed."""
     command = [sys.executable, str(environment.HERE / arguments[0]), *arguments[1:]]

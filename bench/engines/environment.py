@@ -1,4 +1,4 @@
-"""What the processes of a vLLM need in their environment to find Layercast, the CPU operations and the bench's plug-ins."""
+"""The environment in which a vLLM's processes find Layercast, the CPU operations and the bench's plug-ins."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class _Case:
             self._serve(weights)
             self._known[self._answer()] = name
         if len(self._known) != 2:
-            raise RuntimeError(f"expected two versions that answer differently, and the same each time, got {self._known}")
+            raise RuntimeError(f"expected two versions with an answer each, the same each time, got {self._known}")
         self.seen.update(_NONE)
         self.seen["asked"] = REQUESTS  # those after the sync wait behind one that hangs
         self._armed.touch()

@@ -2,8 +2,9 @@
 
     PYTHONPATH=build/release/python <vLLM's Python> bench/engines/failures.py
 
-Each combination is a process of its own with a deadline. Four answers are asked for after the failure, whatever the sync
-has raised. *old*, *new*: the answer of a version; *mixed*: of neither; *refused*: an error came back; *lost*: nothing did.
+Each combination is a process of its own with a deadline. Four answers are asked for after the failure, whatever the
+sync has raised, and with Layercast one whenever the ranks were asked whether they have staged. *old*, *new*: the answer
+of a version; *mixed*: of neither; *refused*: an error came back; *lost*: nothing did.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import environment
 import faults
 import shapes
-from children import run
+from children import end_on_sigterm, run
 
 _HEAD = ("way", "phase", "fault of rank 1", "the sync", "old", "new", "mixed", "refused", "lost", "the next sync")
 CASES = [
@@ -57,6 +58,7 @@ def _row(side: str, phase: str, fault: str, seen: dict[str, Any]) -> str:
 
 
 def main() -> None:
+    end_on_sigterm()
     parser = argparse.ArgumentParser(prog="bench/engines/failures.py", description=__doc__.splitlines()[0])
     parser.add_argument("--deadline", type=float, default=150.0, help="seconds for each child, its start included")
     parser.add_argument("--only", nargs="+", default=[], help="phases, or phase:fault")

@@ -1,7 +1,7 @@
 """Test only: a general plug-in that makes one rank of a vLLM fail in one phase of a sync. Never part of Layercast.
 
-The environment says which: LAYERCAST_BENCH_FAULT is "<phase>:<rank>:<raise|raise-once|kill>", and the fault strikes while
-the file LAYERCAST_BENCH_ARMED is there. Without them nothing is wrapped.
+The environment says which: LAYERCAST_BENCH_FAULT is "<phase>:<rank>:<raise|raise-once|kill>", and the fault strikes
+while the file LAYERCAST_BENCH_ARMED is there. Without them nothing is wrapped.
 """
 
 from __future__ import annotations

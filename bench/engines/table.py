@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import statistics
 from collections.abc import Callable
@@ -13,8 +14,18 @@ from ways import LAYERCAST
 # Recipes for which vLLM's own processing calls an operation that the tests' plug-in stands in for.
 STAND_INS = {"fp8_per_tensor": "static_scaled_fp8_quant"}
 
-_HEAD = ("model", "recipe", "ranks", "way", "seconds until served", "of them without answers", "peak MB beyond the model",
-         "MB on the wire, a rank", "bytes as vLLM's")  # fmt: skip
+_CORES = {1: "one", 2: "two"}
+_HEAD = (
+    "model",
+    "recipe",
+    "ranks",
+    "way",
+    "seconds until served",
+    "of them without answers",
+    "peak MB beyond the model",
+    "MB on the wire, a rank",
+    "bytes as vLLM's",
+)
 
 
 def about(threads: dict[int, int], rounds: int) -> str:
@@ -24,10 +35,12 @@ def about(threads: dict[int, int], rounds: int) -> str:
     )
     each = ", ".join(f"{count} thread{'s' * (count > 1)} with {ranks} rank{'s' * (ranks > 1)}"
                      for ranks, count in threads.items())  # fmt: skip
+    cores = len(os.sched_getaffinity(0))
     load = open("/proc/loadavg").read().split()[0]
     return (
-        f"{processor}, two CPU cores, vLLM {version('vllm')} with its fallback kernels, torch {version('torch')}; each worker "
-        f"and the trainer: {each}; {rounds} rounds in turn, median (lowest to highest); load {load} at the start."
+        f"{processor}, {_CORES.get(cores, cores)} CPU cores, vLLM {version('vllm')} with its fallback kernels, "
+        f"torch {version('torch')}; each worker and the trainer: {each}; {rounds} rounds in turn, "
+        f"median (lowest to highest); load {load} at the start."
     )
 
 
@@ -60,10 +73,10 @@ def rows(case: dict[str, Any], measured: dict[str, Any]) -> str:
 def notes(cases: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
     lines = [
         "- Without answers: the time within calls of the update, in which an in-process `LLM` can generate nothing.",
-        "- Peak: of private memory of all processes and of shared memory, counted once, above what was there with the model "
-        "loaded; Layercast's includes what its receivers keep between syncs. Files on disk are not counted.",
-        "- By path: the trainer writes the file, which stays in the page cache. By iterator: views of the trainer's own "
-        "weights in shared memory; the trainer waits. Borrowed: the same for Layercast.",
+        "- Peak: of private memory of all processes and of shared memory, counted once, above what was there with the "
+        "model loaded; Layercast's includes what its receivers keep between syncs. Files on disk are not counted.",
+        "- By path: the trainer writes the file, which stays in the page cache. By iterator: views of the trainer's "
+        "own weights in shared memory; the trainer waits. Borrowed: Layercast takes them without a copy of its own.",
     ]  # fmt: skip
     stand_ins = sorted({STAND_INS[case["recipe"]] for case, _ in cases if case["recipe"] in STAND_INS})
     if stand_ins:
@@ -71,7 +84,8 @@ def notes(cases: list[tuple[dict[str, Any], dict[str, Any]]]) -> str:
     for case, measured in cases:
         for path, why in list(measured.get("reloaded", {}).items())[:1]:
             count = len(measured["reloaded"])
-            lines.append(f"- {case['model']}, {case['recipe']}, {case['ranks']}: {count} layers by vLLM's code ({path}: {why}).")
+            of = f"{case['model']}, {case['recipe']}, {case['ranks']}"
+            lines.append(f"- {of}: {count} layers by vLLM's code ({path}: {why}).")
     for way in LAYERCAST:
         channels = sorted({measured["channels"][way] for _, measured in cases if "channels" in measured})
         lines.append(f"- {way}: over {' and '.join(channels) or 'no channel'}.")

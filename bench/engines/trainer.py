@@ -1,7 +1,7 @@
 """The trainer: a process that has new weights, and hands them over in whichever way it is told to, line by line.
 
-It reads JSON from its standard input, one object a line, and answers each on its standard output: {"error": ...}, or what
-the command returns. Its weights lie in shared memory, where those who load through an iterator find them.
+It reads JSON from its standard input, one object a line, and answers each on its standard output: {"error": ...}, or
+what the command returns. Its weights lie in shared memory, where those who load through an iterator find them.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class _Process:
         import torch.distributed as dist
 
         self._store = dist.TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=_TIMEOUT), False)
-        return self._store.port
+        return int(self._store.port)
 
     def join(self, size: int, timeout: float = _TIMEOUT) -> None:
         from wire import Group
@@ -119,7 +119,7 @@ class _Process:
             self._group.broadcast(tensor)
 
     def endpoint(self) -> str:
-        return self._publisher.endpoint
+        return str(self._publisher.endpoint)
 
     def publish(self) -> None:
         self._published = self._publisher.publish(self._tensors, step=self._steps)

@@ -1,4 +1,4 @@
-"""The trainer's tensors as its neighbours find them: a file of shared memory, and a gloo group of trainer and workers."""
+"""The trainer's tensors as others find them: a file of shared memory, and a gloo group of trainer and workers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Test only: torch versions of the operations that vLLM's released CUDA wheel lacks on a CPU, as a general plug-in.
 
-With ``VLLM_TARGET_DEVICE=cpu`` the whole engine runs on them: `PYTHONPATH=<this folder>:<this folder>/plugin` is enough.
-Attention's write what vLLM's CPU kernels would. Those of ``STAND_INS`` quantize: they have the arithmetic of vLLM's CUDA
-kernels (in float, times the reciprocal of the scale, clamped, rounded to nearest even), and the speed of torch's.
+With ``VLLM_TARGET_DEVICE=cpu`` the whole engine runs on them: `PYTHONPATH=<this folder>:<this folder>/plugin` is
+enough. Attention's write what vLLM's CPU kernels would. Those of ``STAND_INS`` quantize: they have the arithmetic of
+vLLM's CUDA kernels (in float, times the reciprocal of the scale, clamped, rounded to nearest even), and the speed of
+torch's.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@
 namespace layercast {
 namespace {
 
+using testing::ErrorOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-using testing::ErrorOf;
 
 RecordedParameter RecordedWeight(std::string name, Shape shape, bool quantize = false) {
   RecordedParameter parameter;
