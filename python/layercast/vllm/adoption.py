@@ -17,9 +17,10 @@ import torch
 from layercast.dtypes import torch_dtype
 from layercast.errors import Error, InvalidArgument, Unsupported
 from layercast.host.known_weights import copy_of, difference, known_weights, replayed
+from layercast.host.layers import buffers_in, by_layer, kind_of, one_recipe, quantized
 from layercast.host.loaded import Loaded
-from layercast.host.views import NotAdoptable, tensor_in
-from layercast.receiver import Receiver, buffer_specs
+from layercast.host.views import NotAdoptable
+from layercast.receiver import Receiver
 from layercast.recording import Recording
 from layercast.vllm.load_time import own_tensors, processed
 
@@ -61,7 +62,6 @@ class Adoption:
     buffers: dict[str, torch.Tensor]
     layers: tuple[Layer, ...]
     checks: int = 0  # how many self checks were made
-    seconds: float = 0.0
 
     def reloaded(self) -> list[Layer]:
         return [layer for layer in self.layers if not layer.adopted]
@@ -80,11 +80,9 @@ def adopt(model: torch.nn.Module, loaded: Loaded) -> Adoption:
     _refuse_unwritten(model, loaded)
     checks = _Checks()
     layers = [checks.decide(layer, loaded.recording) for layer in _layers(model, loaded.recording)]
-    recipes = sorted({layer.recipe for layer in layers if layer.adopted} - {"none"})
-    if len(recipes) > 1:
-        raise Unsupported(f"expected one recipe for all layers, got {' and '.join(recipes)}")
-    recording = replace(loaded.recording, quantized=_quantized(layers, loaded.recording))
-    recipe = recipes[0] if recipes else "none"
+    recipe = one_recipe(layer.recipe for layer in layers if layer.adopted)
+    names = (name for layer in layers if layer.adopted and layer.recipe != "none" for name in layer.parameters)
+    recording = replace(loaded.recording, quantized=quantized(names, loaded.recording))
     buffers = {}
     for layer in layers:
         buffers.update(_buffers(layer, recording.of_parameters(set(layer.parameters))))
@@ -114,11 +112,8 @@ def _refuse_unwritten(model: torch.nn.Module, loaded: Loaded) -> None:
 
 
 def _layers(model: torch.nn.Module, recording: Recording) -> Iterator[Layer]:
-    by_path: dict[str, list[str]] = {}
-    for spec in recording.parameters:
-        by_path.setdefault(spec.name.rpartition(".")[0], []).append(spec.name)
     seen: dict[int, str] = {}
-    for path, names in by_path.items():
+    for path, names in by_layer(recording).items():
         module = model.get_submodule(path)
         for name in names:
             tensor = getattr(module, name.rpartition(".")[2], None)
@@ -130,32 +125,14 @@ def _layers(model: torch.nn.Module, recording: Recording) -> Iterator[Layer]:
                 )
             seen[address] = name
         method = type(getattr(module, "quant_method", None)).__name__
-        yield Layer(path, module, tuple(names), RECIPES.get(method, "none"))
-
-
-def _quantized(layers: list[Layer], recording: Recording) -> frozenset[str]:
-    floating = {spec.name for spec in recording.parameters if spec.dtype in ("BF16", "F16", "F32")}
-    ranks = {spec.name: len(spec.shape) for spec in recording.parameters}
-    return frozenset(
-        name
-        for layer in layers
-        if layer.adopted and layer.recipe != "none"
-        for name in layer.parameters
-        if name.endswith("weight") and name in floating and ranks[name] > 1
-    )
+        yield Layer(path, module, names, RECIPES.get(method, "none"))
 
 
 def _buffers(layer: Layer, part: Recording) -> dict[str, torch.Tensor]:
-    """The tensors that a receiver writes for this layer."""
-    if not layer.adopted:
-        return {spec.name: torch.zeros(spec.shape, dtype=torch_dtype(spec.dtype)) for spec in part.parameters}
-    found = {}
-    for spec in buffer_specs(part, quantization=layer.recipe):
-        live = getattr(layer.module, spec.name.rpartition(".")[2], None)
-        if not isinstance(live, torch.Tensor):
-            raise NotAdoptable(f"it has no tensor '{spec.name.rpartition('.')[2]}'")
-        found[spec.name] = tensor_in(live.data, spec)
-    return found
+    """The tensors that a receiver writes for this layer: its own, or those in which it is staged."""
+    if layer.adopted:
+        return buffers_in(own_tensors(layer.module), part, layer.recipe)
+    return {spec.name: torch.zeros(spec.shape, dtype=torch_dtype(spec.dtype)) for spec in part.parameters}
 
 
 @dataclass
@@ -167,17 +144,11 @@ class _Checks:
 
     def decide(self, layer: Layer, recording: Recording) -> Layer:
         part = recording.of_parameters(set(layer.parameters))
-        method = type(getattr(layer.module, "quant_method", None))
-        key = (
-            type(layer.module),
-            method,
-            tuple((spec.name.rpartition(".")[2], spec.dtype, spec.shape) for spec in part.parameters),
-            tuple((spec.dtype, spec.shape) for spec in part.sources),
-            tuple((copy.source_box, copy.box, copy.transposed) for copy in part.copies),
-        )
+        key = kind_of(layer.module, own_tensors(layer.module), part, layer.recipe)
         if key not in self.results:
             self.made += 1
-            part = replace(part, quantized=_quantized([layer], part))
+            names = layer.parameters if layer.recipe != "none" else ()
+            part = replace(part, quantized=quantized(names, part))
             try:
                 self.results[key] = check(layer, part)
             except (NotAdoptable, Error) as why:
@@ -192,16 +163,8 @@ def check(layer: Layer, part: Recording) -> str:
     memory = {name: copy_of(tensor) for name, tensor in own_tensors(layer.module).items()}
     kept = {name: tensor.data for name, tensor in own_tensors(layer.module).items()}
     theirs = processed(layer.module, replayed(part, sources))
-    stand_in = replace(layer, module=_Tensors(memory))
-    with Receiver(part, buffers=_buffers(stand_in, part), quantization=layer.recipe) as receiver:
+    with Receiver(part, buffers=buffers_in(memory, part, layer.recipe), quantization=layer.recipe) as receiver:
         receiver.reload_weights(sources)
     for name, tensor in own_tensors(layer.module).items():
         assert tensor.data_ptr() == kept[name].data_ptr()
     return difference(memory, theirs)
-
-
-class _Tensors:
-    """Stands for a module: its tensors, as attributes."""
-
-    def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.__dict__.update(tensors)

@@ -15,6 +15,7 @@ def tensors_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def own_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """A module's own parameters and buffers, without its children's."""
     own = {**module._parameters, **module._buffers}
     return {name: tensor for name, tensor in own.items() if tensor is not None}
 
