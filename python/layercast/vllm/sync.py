@@ -6,12 +6,14 @@ tried again where it fails, since what is staged stays; an engine in which it ne
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from layercast.errors import DeadlineExceeded, Error, FailedPrecondition, of_code
+from layercast.errors import DeadlineExceeded, Error, FailedPrecondition, Unavailable, of_code
 
 Answers = list[dict[str, Any]]
 
@@ -60,7 +62,7 @@ class Engine:
                 look = min(look * 1.5, _LONGEST_LOOK)
                 answers = self._on_all("state")
             return self._on_all("prepare")
-        except BaseException:
+        except (Error, KeyboardInterrupt):  # after anything else the engine may be dead, and would never answer
             self._give_up()
             raise
 
@@ -110,12 +112,37 @@ def _error_of(answer: dict[str, Any]) -> Error:
 
 
 def of_llm(llm: Any) -> Engine:
-    """The engine of a ``vllm.LLM``, which generates only within its own calls: nothing needs to stand still."""
+    """The engine of a ``vllm.LLM``, which generates only within its own calls: nothing needs to stand still.
+
+    Nothing keeps its caller from asking a torn engine, either: after :class:`Torn`, reload before you generate.
+    """
 
     def call(op: str, arguments: dict[str, Any]) -> Answers:
-        answers: Answers = llm.collective_rpc("layercast", args=(op, arguments))
+        answers: Answers = _while_alive(llm, lambda: llm.collective_rpc("layercast", args=(op, arguments)))
         if op == "commit":
             llm.reset_prefix_cache()
         return answers
 
     return Engine(call)
+
+
+def _while_alive(llm: Any, ask: Callable[[], Any]) -> Any:
+    """What ``ask`` returns. vLLM waits for ever for the answer of an engine that dies meanwhile; this raises."""
+    answer: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:  # noqa: BLE001  it is raised where the answer is awaited
+            answer.set_exception(error)
+
+    threading.Thread(target=work, name="layercast call", daemon=True).start()
+    resources = getattr(llm.llm_engine.engine_core, "resources", None)  # none: the engine is in this process
+    while True:
+        try:
+            return answer.result(_LONGEST_LOOK)
+        except TimeoutError:
+            if answer.done():
+                raise
+            if getattr(resources, "engine_dead", False):
+                raise Unavailable("the engine has died: make a new one") from None
