@@ -15,6 +15,7 @@ class Calls:
     """A ``vllm.LLM``, and how long its calls that a sync made have taken: nothing is generated meanwhile."""
 
     def __init__(self, llm: Any) -> None:
+        self.llm_engine = llm.llm_engine
         self._llm = llm
         self.seconds = 0.0
 

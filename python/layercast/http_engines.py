@@ -45,18 +45,28 @@ class HttpEngines:
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._cancelled = threading.Event()
+        self._under_way = False
 
     def close(self) -> None:
         self.cancel()
 
     def cancel(self) -> None:
-        """Tells engines to drop what they are staging."""
+        """Tells engines to drop what the call that is under way has them stage; nothing if there is none."""
+        if not self._under_way:
+            return
         self._cancelled.set()
         for endpoint in self.endpoints:
             threading.Thread(target=self._try_to_abort, args=(endpoint,), daemon=True).start()
 
     def reload(self, on_progress: Any, **options: Any) -> list[Answered]:
         self._cancelled.clear()
+        self._under_way = True
+        try:
+            return self._reload(options)
+        finally:
+            self._under_way = False
+
+    def _reload(self, options: dict[str, Any]) -> list[Answered]:
         all_or_none, timeout = options.pop("all_or_none"), options.pop("timeout")
         body = {**_source(options), "timeout": timeout}
         pause = {"pause_mode": options["pause_mode"]} if options.get("pause_mode") else {}

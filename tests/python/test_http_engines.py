@@ -8,6 +8,7 @@ import threading
 import layercast
 import pytest
 import torch
+from layercast.http_commands import asks_http, run
 
 VERSION = {"lineage": "run", "step": 3, "digest": "0" * 32}
 
@@ -127,3 +128,17 @@ def test_kinds_are_not_mixed():
         layercast.Controller(["http://127.0.0.1:1", "tcp://127.0.0.1:2"])
     with pytest.raises(layercast.InvalidArgument, match="once"):
         layercast.Controller(["http://127.0.0.1:1"] * 2)
+
+
+def test_commands_of_the_program_ask_servers(serve, capsys):
+    server = serve()
+    assert asks_http(["status", "--engine", server.url]) and asks_http([f"--engine={server.url}"])
+    assert not asks_http(["status", "--engine", "tcp://127.0.0.1:1"])
+    assert run(["reload", "--engine", server.url, "--publisher", "tcp://127.0.0.1:1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {server.url: f"run@3:{'0' * 16}"}
+    assert run(["status", "--engine", server.url, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["version"] == VERSION
+    assert run(["verify", "--engine", server.url, "--model", "policy"]) == 0
+    assert "equal: True" in capsys.readouterr().out
+    assert run(["status", "--engine", "http://127.0.0.1:9", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "unavailable"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -138,11 +138,12 @@ def _while_alive(llm: Any, ask: Callable[[], Any]) -> Any:
 
     threading.Thread(target=work, name="layercast call", daemon=True).start()
     resources = getattr(llm.llm_engine.engine_core, "resources", None)  # none: the engine is in this process
-    while True:
-        try:
-            return answer.result(_LONGEST_LOOK)
-        except TimeoutError:
-            if answer.done():
-                raise
-            if getattr(resources, "engine_dead", False):
-                raise Unavailable("the engine has died: make a new one") from None
+
+    def is_dead() -> bool:
+        return bool(getattr(resources, "engine_dead", False))
+
+    while not answer.done() and not is_dead():
+        wait([answer], _LONGEST_LOOK)
+    if is_dead():
+        raise Unavailable("the engine has died: make a new one")
+    return answer.result()
