@@ -1,19 +1,21 @@
 """Whole engines of vLLM's wheel: what they serve after a sync equals, byte for byte, what vLLM's own reload leaves."""
 
+import copy
 import json
 import pathlib
 import subprocess
 import sys
 
 import pytest
+import torch
 from checkpoints import QUANTIZED, quantized
 from conftest import child_environment
 
 CASE = pathlib.Path(__file__).with_name("engine_case.py")
 
 
-def run(a, b, tp, quantization):
-    command = [sys.executable, str(CASE), str(a), str(b), str(tp), quantization]
+def run(a, b, tp, quantization, *adapter):
+    command = [sys.executable, str(CASE), str(a), str(b), str(tp), quantization, *map(str, adapter)]
     ran = subprocess.run(command, env=child_environment(), capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stderr[-4000:]
     answers = [line for line in ran.stdout.splitlines() if line.startswith("{")]  # vLLM writes there too
@@ -55,3 +57,15 @@ def test_fp8_checkpoints_too(policies, tmp_path, form):
         assert "model.layers.0.self_attn.qkv_proj" in said["reloaded"]
     else:
         assert said["reloaded"] == {}
+
+
+def test_adapters_that_are_loaded_stay(policies, tmp_path):
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(3)
+    config = LoraConfig(r=8, target_modules=["q_proj", "v_proj", "down_proj"], init_lora_weights=False)
+    get_peft_model(copy.deepcopy(policies("qwen3", 1)[0]), config).save_pretrained(tmp_path)
+    said = run(policies("qwen3", 1)[1], policies("qwen3", 2)[1], 1, "fp8_per_channel", tmp_path)
+    check(said)
+    assert said["b_adapted"] == said["theirs_adapted"] != said["b"]
+    assert said["a_adapted"] != said["a"]
