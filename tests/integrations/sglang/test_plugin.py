@@ -12,7 +12,8 @@ METHODS = ["stage", "prepare", "commit", "abort", "verify", "state"]
 
 def test_the_entry_point_is_found():
     plugin, distribution = load_plugins_by_group(GENERAL_PLUGINS_GROUP)["layercast"]
-    assert plugin is register and distribution == "layercast-under-test"
+    assert plugin is register
+    assert distribution in ("layercast", "layercast-under-test")  # the wheel's, or that of a build folder
 
 
 def test_the_whitelist_can_leave_it_out(monkeypatch):
