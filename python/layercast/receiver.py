@@ -29,8 +29,9 @@ def buffer_specs(
 ) -> list[TensorSpec]:
     """The buffers that an engine's rank has for a model under a recipe: what :class:`Receiver` expects.
 
-    ``model`` is a folder with a config.json, or what was recorded of a loader. Also takes ``power_of_two_scales`` and, of a rank of experts or of a pipeline's
-    stage, ``ep_rank`` and the like. An engine that pads or transposes its weights knows its shapes itself.
+    ``model`` is a folder with a config.json, or what was recorded of a loader. Also takes ``power_of_two_scales`` and,
+    of a rank of experts or of a pipeline's stage, ``ep_rank`` and the like. An engine that pads or transposes its weights
+    knows its shapes itself.
     """
     known = _known(options, _PARALLEL | {"power_of_two_scales"})
     specs = _native.buffer_specs(**_model(model, tp_rank, tp_size, quantization), **known)

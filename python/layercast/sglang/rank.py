@@ -1,20 +1,19 @@
 """One rank's side of an update: a receiver that stages versions beside the live weights of one model.
 
-All that takes long runs on a thread of its own while the scheduler goes on with batches. Every call is made on the
-scheduler's thread; only ``state`` and ``error`` are set by the other one.
+All that takes long runs on a thread of its own (host/staging.py) while the scheduler goes on with batches. Every call is
+made on the scheduler's thread.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from typing import Any
 
 import torch
 
-from layercast._native import Version
-from layercast.errors import Error, FailedPrecondition, Internal
+from layercast.errors import FailedPrecondition
+from layercast.host.staging import Staging, named
 from layercast.offered import endpoints_of, offered
 from layercast.receiver import Receiver
 from layercast.sglang.adoption import Adoption, adopt
@@ -44,17 +43,15 @@ def known_rank(model: Any) -> Rank | None:
 
 
 class Rank:
-    """``state`` is ``idle``, ``staging``, ``staged`` or ``failed``."""
+    """What one rank has staged, and what it serves. See Staging for its states."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._model = model
         self._specs: tuple[TensorSpec, ...] = ()
         self._adoption: Adoption | None = None
         self._receiver: Receiver | None = None
-        self._thread: threading.Thread | None = None
+        self._staging = Staging()
         self._adoption_seconds = 0.0
-        self.state = "idle"
-        self.error: Error | None = None
         self.attempt = 0
         self.engine = ""
         self.torn = False
@@ -72,37 +69,20 @@ class Rank:
         self.abort()
         found = offered(endpoints_of(endpoint), lineage=lineage, step=step)
         self._fit(found.specs, timeout)
-        receiver = self._receiver
-        assert receiver is not None
-        attempt = self.attempt
-        self.state = "staging"
-
-        def work() -> None:
-            try:
-                receiver.stage(endpoints_of(endpoint), lineage=lineage, step=step, attempt=attempt)
-                self.state = "staged"
-            except Error as error:
-                self.error, self.state = error, "failed"
-            except Exception as error:  # noqa: BLE001  it must reach whoever asks
-                self.error, self.state = Internal(repr(error)), "failed"
-
-        self._thread = threading.Thread(target=work, name="layercast stage", daemon=True)
-        self._thread.start()
+        assert self._receiver is not None
+        self._staging.start(self._receiver, endpoints_of(endpoint), found.version, self.attempt)
 
     def prepare(self, wait: float) -> None:
         """Waits so many seconds for a staged version. Raises what staging raised, FailedPrecondition without one, and
         where SGLang has moved the memory to be written."""
         refuse_shared_or_derived(self._model)
-        if self._thread is not None:
-            self._thread.join(wait)
-        if self.state == "failed" and self.error is not None:
-            raise self.error
-        if self.state != "staged" or self._receiver is None or self._adoption is None:
-            raise FailedPrecondition(f"expected a version that is staged, got the state '{self.state}'")
+        self._staging.wait(wait)
+        receiver = self._staging.require_staged()
+        assert self._adoption is not None
         moved = self._adoption.moved()
         if moved:
             raise FailedPrecondition(f"SGLang has moved '{moved}' since: stage the version again")
-        self._receiver.prepare()
+        receiver.prepare()
 
     def commit(self) -> None:
         """Writes what is staged. No forward pass may be under way, so the device's queues are waited for: the overlap
@@ -114,17 +94,12 @@ class Rank:
         self._receiver.commit()
         refresh_derived(self._model)
         wait_for(device)
-        self.torn, self.state = False, "idle"
+        self.torn = False
+        self._staging.done()
 
     def abort(self) -> None:
         """Drops what is staged, or on its way."""
-        if self._receiver is not None:
-            if self._thread is not None and self._thread.is_alive():
-                self._receiver.cancel()
-                self._thread.join()
-            if self.state != "idle":
-                self._receiver.abort()
-        self._thread, self.error, self.state = None, None, "idle"
+        self._staging.abort()
 
     def verify(self) -> None:
         """Reads the served bytes back. Raises Corrupt, FailedPrecondition."""
@@ -136,10 +111,9 @@ class Rank:
         receiver, adoption = self._receiver, self._adoption
         version = receiver.version if receiver is not None else None
         return {
-            "state": self.state,
-            "error": {"code": self.error.code, "message": str(self.error)} if self.error else None,
+            **self._staging.status(),
             "torn": self.torn or (receiver is not None and receiver.torn),
-            "version": _named(version) if version is not None else None,
+            "version": named(version),
             "recipe": adoption.recipe if adoption else None,
             "layers": len(adoption.layers) if adoption else 0,
             "self_checks": adoption.checks if adoption else 0,
@@ -171,7 +145,3 @@ class Rank:
         self._adoption_seconds = time.perf_counter() - began
         seconds = self._adoption_seconds
         logger.info("%d layers adopted, %d self checks, %.2f s", len(adoption.layers), adoption.checks, seconds)
-
-
-def _named(version: Version) -> dict[str, Any]:
-    return {"lineage": version.lineage, "step": version.step, "digest": version.digest}

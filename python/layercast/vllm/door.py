@@ -13,6 +13,7 @@ the door; no answer has tokens of two versions. ``keep``: they go on with the ne
 from __future__ import annotations
 
 import asyncio
+import functools
 import hmac
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -22,9 +23,9 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from layercast.errors import Error, FailedPrecondition, InvalidArgument, Unavailable
+from layercast.errors import Error, FailedPrecondition, InvalidArgument
 from layercast.vllm.gate import Gate
-from layercast.vllm.sync import Answers, Engine, Torn
+from layercast.vllm.sync import Answers, Engine, Torn, answer_of
 
 PAUSE_MODES = ("wait", "keep", "abort")
 _STATUS = {
@@ -35,7 +36,6 @@ _STATUS = {
     "unavailable": 503,
     "deadline_exceeded": 504,
 }
-_LOOK = 0.2  # seconds between two looks whether the engine still lives
 _SOURCE = {"endpoint": str, "lineage": str, "step": int}
 _COMMIT = {"pause_mode": str}
 _TIMEOUT = {"timeout": (int, float)}
@@ -111,21 +111,12 @@ class Door:
         return call
 
     def _run(self, loop: asyncio.AbstractEventLoop, coroutine: Any) -> Any:
-        """What the coroutine returns on the server's loop. An engine that dies never answers what it was asked."""
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
-        while True:
-            try:
-                return future.result(_LOOK)
-            except TimeoutError:
-                if future.done():
-                    raise
-                if self._client.errored:
-                    future.cancel()
-                    raise Unavailable("the engine has died; this server has to be started again") from None
+        """What the coroutine returns, on the server's loop."""
+        asked = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        return answer_of(asked, lambda: bool(self._client.errored))
 
     def _stiller(self, loop: asyncio.AbstractEventLoop) -> Callable[[str], Any]:
-        def run(coroutine: Any) -> Any:
-            return self._run(loop, coroutine)
+        run = functools.partial(self._run, loop)
 
         @contextmanager
         def still(mode: str) -> Iterator[None]:

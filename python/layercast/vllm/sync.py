@@ -117,8 +117,14 @@ def of_llm(llm: Any) -> Engine:
     Nothing keeps its caller from asking a torn engine, either: after :class:`Torn`, reload before you generate.
     """
 
+    resources = getattr(llm.llm_engine.engine_core, "resources", None)  # none: the engine is in this process
+
+    def is_dead() -> bool:
+        return bool(getattr(resources, "engine_dead", False))
+
     def call(op: str, arguments: dict[str, Any]) -> Answers:
-        answers: Answers = _while_alive(llm, lambda: llm.collective_rpc("layercast", args=(op, arguments)))
+        asked = _on_a_thread(lambda: llm.collective_rpc("layercast", args=(op, arguments)))
+        answers: Answers = answer_of(asked, is_dead)
         if op == "commit":
             llm.reset_prefix_cache()
         return answers
@@ -126,8 +132,7 @@ def of_llm(llm: Any) -> Engine:
     return Engine(call)
 
 
-def _while_alive(llm: Any, ask: Callable[[], Any]) -> Any:
-    """What ``ask`` returns. vLLM waits for ever for the answer of an engine that dies meanwhile; this raises."""
+def _on_a_thread(ask: Callable[[], Any]) -> Future[Any]:
     answer: Future[Any] = Future()
 
     def work() -> None:
@@ -137,13 +142,14 @@ def _while_alive(llm: Any, ask: Callable[[], Any]) -> Any:
             answer.set_exception(error)
 
     threading.Thread(target=work, name="layercast call", daemon=True).start()
-    resources = getattr(llm.llm_engine.engine_core, "resources", None)  # none: the engine is in this process
+    return answer
 
-    def is_dead() -> bool:
-        return bool(getattr(resources, "engine_dead", False))
 
-    while not answer.done() and not is_dead():
-        wait([answer], _LONGEST_LOOK)
+def answer_of(asked: Future[Any], is_dead: Callable[[], bool]) -> Any:
+    """The answer. vLLM never answers what an engine was asked that dies meanwhile: this raises Unavailable then."""
+    while not asked.done() and not is_dead():
+        wait([asked], _LONGEST_LOOK)
     if is_dead():
-        raise Unavailable("the engine has died: make a new one")
-    return answer.result()
+        asked.cancel()
+        raise Unavailable("the engine has died, and has to be started again")
+    return asked.result()

@@ -7,7 +7,6 @@ between two steps start it, ask for it, and copy what is staged. They are those 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +22,7 @@ from vllm.distributed.weight_transfer.base import (
 from layercast.errors import Error, FailedPrecondition, InvalidArgument, of_code
 from layercast.offered import endpoints_of, offered
 from layercast.host.recorder import record
+from layercast.host.staging import Staging, named
 from layercast.receiver import Receiver
 from layercast.tensor import TensorSpec
 from layercast.vllm.adoption import Adoption, adopt
@@ -64,9 +64,7 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         self._specs: tuple[TensorSpec, ...] = ()
         self._adoption: Adoption | None = None
         self._receiver: Receiver | None = None
-        self._thread: threading.Thread | None = None
-        self._state = "idle"
-        self._error: Error | None = None
+        self._staging = Staging()
         self._torn = False
         self._differences: list[dict[str, Any]] = []  # as the latest verify found them
         self._attempt = self._committed = 0  # the sync that is under way, and the latest that was committed
@@ -89,12 +87,11 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         self.answer(update_info.op, **update_info.arguments)
 
     def finish_weight_update(self) -> None:
-        if self._state != "idle":
+        if self._staging.state != "idle":
             self._commit()
 
     def drain_pending(self) -> None:
-        if self._thread is not None:
-            self._thread.join()
+        self._staging.wait()
 
     def shutdown(self) -> None:
         if self._receiver is not None:
@@ -131,30 +128,13 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         lineage = lineage or self._info.lineage
         found = offered(publishers, lineage=lineage, step=step, timeout=self._info.timeout)
         self._fit(found.specs)
-        receiver = self._receiver
-        assert receiver is not None
-        self._state, self._attempt = "staging", attempt
-
-        def work() -> None:
-            try:
-                receiver.stage(publishers, lineage=found.version.lineage, step=found.version.step, attempt=attempt)
-                self._state = "staged"
-            except Error as error:
-                self._error, self._state = error, "failed"
-            except Exception as error:  # noqa: BLE001  it must reach whoever asks
-                self._error, self._state = Error(repr(error)), "failed"
-
-        self._thread = threading.Thread(target=work, name="layercast stage", daemon=True)
-        self._thread.start()
+        assert self._receiver is not None
+        self._attempt = attempt
+        self._staging.start(self._receiver, publishers, found.version, attempt)
 
     def _prepare(self) -> None:
         self._refuse_if_asleep()
-        if self._state == "failed" and self._error is not None:
-            raise self._error
-        if self._state != "staged" or self._receiver is None:
-            raise FailedPrecondition(f"expected a version that is staged, got the state '{self._state}'")
-        self.drain_pending()
-        self._receiver.prepare()
+        self._staging.require_staged().prepare()
 
     def _receive(self, **arguments: Any) -> None:
         try:
@@ -186,16 +166,11 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
             reload_layers(self._adoption)
             refresh_derived(self.model, self.model_config.dtype)
         self._torn = False
-        self._state, self._committed = "idle", self._attempt
+        self._staging.done()
+        self._committed = self._attempt
 
     def _abort(self) -> None:
-        if self._receiver is not None:
-            if self._thread is not None and self._thread.is_alive():
-                self._receiver.cancel()
-            self.drain_pending()
-            if self._state != "idle":
-                self._receiver.abort()
-        self._thread, self._error, self._state = None, None, "idle"
+        self._staging.abort()
 
     def _ask(self) -> None:
         """Only asks."""
@@ -254,10 +229,9 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         version = receiver.version if receiver is not None else None
         return {
             "rank": self.parallel_config.rank,
-            "state": self._state,
-            "error": {"code": self._error.code, "message": str(self._error)} if self._error else None,
+            **self._staging.status(),
             "torn": self._torn or (receiver is not None and receiver.torn),
-            "version": {"lineage": version.lineage, "step": version.step, "digest": version.digest} if version else None,
+            "version": named(version),
             "report": receiver.report.to_dict() if receiver is not None else None,
             "differences": self._differences,
             "recipe": adoption.recipe if adoption else None,
