@@ -26,7 +26,7 @@ struct RankLaunch {
   std::vector<std::string> arguments;                    // those that name the descriptors are added after them
   std::vector<std::pair<std::string, int>> descriptors;  // flag ("--weights-fd") and the descriptor for it
   int rank = 0;
-  bool keep_failpoints = true;  // false: a restarted rank arms none
+  bool keep_failpoints = true;  // false: it arms none
   // Called once, on any thread, when the rank is lost before its end was asked for. May be empty.
   std::function<void(const Error& why)> on_lost;
 };
@@ -50,6 +50,7 @@ class RankHandle {
   int rank() const { return rank_; }
   pid_t pid() const { return pid_; }
   bool alive() const { return alive_.load(); }
+  bool could_not_start() const { return could_not_start_.load(); }  // and said why
 
   // Takes the outcome of a call. It is called once, under no lock, on whatever thread learns the outcome. It must not
   // throw.
@@ -85,6 +86,7 @@ class RankHandle {
   std::unique_ptr<JsonStream> stream_;
   std::atomic<bool> alive_{true};
   std::atomic<bool> ending_{false};  // its end was asked for
+  std::atomic<bool> could_not_start_{false};
   std::mutex reaping_;
   bool reaped_ = false;  // guarded by reaping_
   std::mutex mutex_;
