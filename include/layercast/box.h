@@ -11,7 +11,7 @@ namespace layercast {
 
 // A half-open box of elements: in each dimension d of `rank`, `extent[d]` of them from `begin[d]` on. Value.
 struct LAYERCAST_PUBLIC Box {
-  static constexpr std::size_t kMaxRank = 4;
+  static constexpr std::size_t kMaxRank = 5;
 
   std::uint8_t rank = 0;
   std::array<std::int64_t, kMaxRank> begin{};

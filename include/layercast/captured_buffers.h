@@ -33,7 +33,7 @@ class LAYERCAST_PUBLIC CapturedBuffers {
   // Some buffers may lie on one device and the others in host memory, for an engine that offloads some layers.
   // Throws kInvalidArgument, naming the buffer, on a repeated name, a null address, strides that do not match the
   // shape, a negative stride, strided elements of less than a byte, elements or buffers that overlap, buffers on two
-  // devices, or a buffer on a device with more than four irregular strides. Throws kUnsupported, saying why, if there
+  // devices, or a buffer on a device with more than five irregular strides. Throws kUnsupported, saying why, if there
   // is no such device.
   static CapturedBuffers Adopt(
       std::vector<CapturedBuffer> buffers, std::function<std::vector<CapturedBuffer>()> current = nullptr,

@@ -21,7 +21,7 @@ struct ElementOrder;  // layercast/box.h
 // Elements that lie one behind the other form a run, and runs that are equally far apart form a block. All runs of a
 // walk have one length, and so have its blocks.
 struct Walk {
-  static constexpr int kMaxRank = 4;
+  static constexpr int kMaxRank = 5;
 
   int rank = 0;  // 0 means one element
   std::int64_t extent[kMaxRank] = {};
@@ -46,7 +46,7 @@ struct Walk {
   // The element of the tensor that is number `index` of the walk, which must exist. Divides by all extents but the
   // first. It does so in 32 bits if these and the index fit, because a device takes several times as long in 64.
   LAYERCAST_HOST_DEVICE std::int64_t At(std::int64_t index) const {
-    const std::int64_t bits = index | extent[1] | extent[2] | extent[3];
+    const std::int64_t bits = index | extent[1] | extent[2] | extent[3] | extent[4];
     return bits >> 32 == 0 ? AtBy<std::uint32_t>(index) : AtBy<std::uint64_t>(index);
   }
 

@@ -91,7 +91,7 @@ SourceTransforms::SourceTransforms(std::vector<SourceTransform> transforms) {
       if (!holds) throw Error(ErrorCode::kInvalidArgument, "'" + transform.Describe() + "': expected " + expected);
     };
     const Shape& shape = transform.shape;
-    check(shape.size() <= Box::kMaxRank, "at most 4 axes");
+    check(shape.size() <= Box::kMaxRank, "at most 5 axes");
     check(std::ranges::all_of(shape, [](std::int64_t extent) { return extent == -1 || extent > 0; }) &&
               std::ranges::count(shape, -1) <= 1,
           "extents of at least 1, or -1 once");

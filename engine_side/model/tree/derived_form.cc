@@ -16,7 +16,7 @@ std::string WrongIn(const DerivedTensor::StridedView& view, const DerivedTensor&
   const TensorSpec& source = derived.sources.front();
   const Shape& shape = derived.spec.shape;
   if (source.dtype != derived.spec.dtype) return "the source's dtype, " + std::string(Name(source.dtype));
-  if (shape.size() > DerivedTensor::StridedView::kMaxRank) return "at most four dimensions";
+  if (shape.size() > DerivedTensor::StridedView::kMaxRank) return "at most five dimensions";
   if (view.strides.size() != shape.size()) {
     return std::to_string(shape.size()) + " strides, got " + std::to_string(view.strides.size());
   }

@@ -50,9 +50,9 @@ struct LAYERCAST_PUBLIC Parameter {
 // checkpoint holds it, and it is served like any other (Module::AddDerived). Value.
 struct DerivedTensor {
   // A strided view of the one source, as torch's as_strided: element [i, j, ...] is the source's element
-  // offset + i * strides[0] + j * strides[1] + ... At most four dimensions, of the source's dtype.
+  // offset + i * strides[0] + j * strides[1] + ... At most five dimensions, of the source's dtype.
   struct StridedView {
-    static constexpr std::size_t kMaxRank = 4;
+    static constexpr std::size_t kMaxRank = 5;
     std::vector<std::int64_t> strides;  // in elements, none negative
     std::int64_t offset = 0;
   };

@@ -86,29 +86,30 @@ TEST(Merge, EmptyPartsFillNothing) {
   EXPECT_THAT(merged.parts[1], ElementsAre(HeldPart{3, Box::Whole({0, 3})}));
 }
 
-// A vision tower's convolution has five axes: whoever has no use for it takes the version all the same.
+// Whoever has no use for such a tensor takes the version all the same.
 TEST(Merge, TensorsOfMoreAxesThanABoxHasAreCutAlongTheFirst) {
-  const Shape whole = {6, 2, 2, 5, 3};
-  const Shape joined = {6, 2, 2, 15};
-  const MergedVersion rows = Merge(Published({{Part("conv", whole, {0, 0, 0, 0, 0}, {4, 2, 2, 5, 3})},
-                                              {Part("conv", whole, {4, 0, 0, 0, 0}, {2, 2, 2, 5, 3})}}),
+  const Shape whole = {6, 2, 2, 2, 5, 3};
+  const Shape joined = {6, 2, 2, 2, 15};
+  const MergedVersion rows = Merge(Published({{Part("conv", whole, {0, 0, 0, 0, 0, 0}, {4, 2, 2, 2, 5, 3})},
+                                              {Part("conv", whole, {4, 0, 0, 0, 0, 0}, {2, 2, 2, 2, 5, 3})}}),
                                    kEndpoints);
   EXPECT_EQ(rows.manifest.entry(0).spec.shape, whole);
   EXPECT_THAT(rows.parts[0],
               ElementsAre(HeldPart{0, Box::Slice(joined, 0, 0, 4)}, HeldPart{1, Box::Slice(joined, 0, 4, 2)}));
-  const MergedVersion fourth = Merge(Published({{Part("conv", whole, {0, 0, 0, 0, 0}, {6, 2, 2, 3, 3})},
-                                                {Part("conv", whole, {0, 0, 0, 3, 0}, {6, 2, 2, 2, 3})}}),
-                                     kEndpoints);
-  EXPECT_THAT(fourth.parts[0],
-              ElementsAre(HeldPart{0, Box::Slice(joined, 3, 0, 9)}, HeldPart{1, Box::Slice(joined, 3, 9, 6)}));
+  const MergedVersion fifth = Merge(Published({{Part("conv", whole, {0, 0, 0, 0, 0, 0}, {6, 2, 2, 2, 3, 3})},
+                                               {Part("conv", whole, {0, 0, 0, 0, 3, 0}, {6, 2, 2, 2, 2, 3})}}),
+                                    kEndpoints);
+  EXPECT_THAT(fifth.parts[0],
+              ElementsAre(HeldPart{0, Box::Slice(joined, 4, 0, 9)}, HeldPart{1, Box::Slice(joined, 4, 9, 6)}));
   EXPECT_THAT(Merge(Published({{Whole("conv", whole)}, {Whole("w", {2})}}), kEndpoints).parts[0],
               ElementsAre(HeldPart{0, Box::Whole(joined)}));
-  EXPECT_THAT(MergeError({{Part("conv", whole, {0, 0, 0, 0, 0}, {4, 2, 2, 5, 3})}, {}}),
-              HasSubstr("'conv' ([6, 2, 2, 5, 3] bf16) in parts: no publisher has [4:6, 0:2, 0:2, 0:15]"));
-  EXPECT_EQ(MergeError({{Part("conv", whole, {0, 0, 0, 0, 0}, {6, 2, 2, 5, 2})},
-                        {Part("conv", whole, {0, 0, 0, 0, 2}, {6, 2, 2, 5, 1})}}),
-            "'conv' ([6, 2, 2, 5, 3] bf16) in parts: publisher tcp://a has [6, 2, 2, 5, 2] of it: expected a part that "
-            "is cut along the first 4 axes, got one along axis 4");
+  EXPECT_THAT(MergeError({{Part("conv", whole, {0, 0, 0, 0, 0, 0}, {4, 2, 2, 2, 5, 3})}, {}}),
+              HasSubstr("'conv' ([6, 2, 2, 2, 5, 3] bf16) in parts: no publisher has [4:6, 0:2, 0:2, 0:2, 0:15]"));
+  EXPECT_EQ(
+      MergeError({{Part("conv", whole, {0, 0, 0, 0, 0, 0}, {6, 2, 2, 2, 5, 2})},
+                  {Part("conv", whole, {0, 0, 0, 0, 0, 2}, {6, 2, 2, 2, 5, 1})}}),
+      "'conv' ([6, 2, 2, 2, 5, 3] bf16) in parts: publisher tcp://a has [6, 2, 2, 2, 5, 2] of it: expected a part that "
+      "is cut along the first 5 axes, got one along axis 5");
 }
 
 TEST(Merge, AHoleNamesTheTensorTheRangeAndTheHoldersBesideIt) {

@@ -43,8 +43,8 @@ TEST(DerivedForm, IsRefusedWhereItCannotBeMade) {
   const TensorSpec ids{"ids", DType::kI32, {6}};
   const std::vector<std::pair<DerivedTensor, std::string>> wrong = {
       {{{"v", DType::kF32, {4, 6}}, {kDerivedFromMatrix}, DerivedView{{1, 4}, 0}}, "expected the source's dtype, bf16"},
-      {{{"v", DType::kBF16, {1, 1, 1, 1, 1}}, {kDerivedFromMatrix}, DerivedView{{1, 1, 1, 1, 1}, 0}},
-       "expected at most four dimensions"},
+      {{{"v", DType::kBF16, {1, 1, 1, 1, 1, 1}}, {kDerivedFromMatrix}, DerivedView{{1, 1, 1, 1, 1, 1}, 0}},
+       "expected at most five dimensions"},
       {{{"v", DType::kBF16, {4, 6}}, {kDerivedFromMatrix}, DerivedView{{1}, 0}}, "expected 2 strides, got 1"},
       {{{"v", DType::kBF16, {4, 6}}, {kDerivedFromMatrix}, DerivedView{{1, -4}, 23}},
        "expected an offset and strides that are not neg"},
