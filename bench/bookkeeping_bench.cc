@@ -30,7 +30,7 @@ Sync Measure(Trainer& trainer, Engine& engine) {
 
 void Run(const std::string& recipe, int turns) {
   Trainer trainer(kSmall);
-  Engine engine(kSmall, recipe, CommitPolicy::kStaged, trainer.endpoint(), kNoLimit);
+  Engine engine(kSmall, recipe, CommitPolicy::kStaged, trainer.endpoint(), Throttled("inproc", kNoLimit));
   const Sync first = Measure(trainer, engine);  // the first sync makes the plan
   std::vector<double> publish, reload;
   for (int i = 0; i < turns; ++i) {

@@ -16,12 +16,17 @@ namespace layercast::bench {
 
 struct Size {
   std::int64_t layers, hidden, intermediate, heads, kv_heads, head_dim;
+  std::int64_t vocab = 64;
+  bool tied = false;
 };
-inline constexpr Size kLarge{2, 2048, 8192, 16, 4, 128};  // layers of 122 MB
+inline constexpr Size kLarge{2, 2048, 8192, 16, 4, 128};                        // layers of 122 MB
+inline constexpr Size kQwen3Shapes{28, 1024, 3072, 16, 8, 128, 151'936, true};  // Qwen3-0.6B's matrices: 1.19 GB
 
 inline std::unique_ptr<Module> ModelOf(const Size& size, const ParallelConfig& parallel = {}) {
-  const std::string config = R"({"architectures": ["Qwen2ForCausalLM"], "vocab_size": 64, "torch_dtype": "bfloat16",
-      "hidden_size": )" + std::to_string(size.hidden) +
+  const std::string config = R"({"architectures": ["Qwen2ForCausalLM"], "torch_dtype": "bfloat16",
+      "vocab_size": )" + std::to_string(size.vocab) +
+                             ", \"tie_word_embeddings\": " + (size.tied ? "true" : "false") +
+                             ", \"hidden_size\": " + std::to_string(size.hidden) +
                              ", \"intermediate_size\": " + std::to_string(size.intermediate) +
                              ", \"num_attention_heads\": " + std::to_string(size.heads) +
                              ", \"num_key_value_heads\": " + std::to_string(size.kv_heads) +
@@ -35,7 +40,7 @@ inline std::vector<TensorSpec> SpecsOf(const Size& size) {
   const auto add = [&](std::string name, Shape shape) {
     specs.push_back({std::move(name), DType::kBF16, std::move(shape)});
   };
-  add("model.embed_tokens.weight", {64, size.hidden});
+  add("model.embed_tokens.weight", {size.vocab, size.hidden});
   for (std::int64_t i = 0; i < size.layers; ++i) {
     const std::string layer = "model.layers." + std::to_string(i) + ".";
     add(layer + "input_layernorm.weight", {size.hidden});
@@ -50,7 +55,7 @@ inline std::vector<TensorSpec> SpecsOf(const Size& size) {
     add(layer + "mlp.down_proj.weight", {size.hidden, size.intermediate});
   }
   add("model.norm.weight", {size.hidden});
-  add("lm_head.weight", {64, size.hidden});
+  if (!size.tied) add("lm_head.weight", {size.vocab, size.hidden});
   return specs;
 }
 

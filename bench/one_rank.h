@@ -34,7 +34,9 @@ inline double Median(std::vector<double> values) {
 
 class Trainer {
  public:
-  explicit Trainer(const Size& model) : specs_(SpecsOf(model)), publisher_(Options()) {
+  // Versions lie in the trainer's own memory, or, if `copies`, in a snapshot's.
+  explicit Trainer(const Size& model, const std::string& channel = "inproc", bool copies = false)
+      : specs_(SpecsOf(model)), copies_(copies), publisher_(Options(channel)) {
     for (const TensorSpec& spec : specs_) {
       memory_.emplace_back(host_, static_cast<std::size_t>(spec.num_bytes()));
       FillWithWeights(memory_.back().span());
@@ -43,14 +45,19 @@ class Trainer {
     }
   }
   std::string endpoint() const { return publisher_.endpoint(); }
+  const std::vector<NamedTensor>& weights() const { return tensors_; }
   double bytes() const { return static_cast<double>(bytes_); }
   double tensors() const { return static_cast<double>(specs_.size()); }
   // Publishes a new version, of which nobody has asked for a digest yet.
-  void Publish() {
+  void Publish(PublishMode mode = PublishMode::kSnapshot) {
     Weights weights{.specs = specs_,
                     .walk = [this](std::span<const std::string>) { return MakeWeightsIterator(OneByOne()); },
-                    .borrowed = true};
-    publisher_.Publish({.lineage = "bench", .step = ++step_}, std::move(weights));
+                    .borrowed = !copies_};
+    PublishOptions options;
+    options.lineage = "bench";
+    options.step = ++step_;
+    options.mode = mode;
+    publisher_.Publish(options, std::move(weights));
   }
 
  private:
@@ -62,13 +69,14 @@ class Trainer {
       return tensors_[next++];
     };
   }
-  static PublisherOptions Options() {
+  static PublisherOptions Options(const std::string& channel) {
     PublisherOptions options;
-    options.channels = {"inproc"};
+    options.channels = {channel};
     return options;
   }
 
   const std::vector<TensorSpec> specs_;
+  const bool copies_;
   HostMemory host_;
   std::vector<Buffer> memory_;
   std::vector<NamedTensor> tensors_;
@@ -85,13 +93,13 @@ struct Times {
 // One rank, as a receiver drives it.
 class Engine {
  public:
-  // `recipe` is a recipe's name. `rate` is as in throttled_transport.h.
-  Engine(const Size& model, const std::string& recipe, CommitPolicy commit, std::string publisher, const double& rate,
-         const ParallelConfig& parallel = {})
+  // `recipe` is a recipe's name.
+  Engine(const Size& model, const std::string& recipe, CommitPolicy commit, std::string publisher,
+         std::vector<std::unique_ptr<Transport>> channels, const ParallelConfig& parallel = {})
       : publisher_(std::move(publisher)),
         captured_(MakeBuffers(*ModelOf(model, parallel), model, recipe)),
         stager_(ModelOf(model, parallel), parallel, {recipe}, captured_, Options(commit), failpoints_, report_,
-                Throttled("inproc", rate)) {}
+                std::move(channels)) {}
 
   Times Reload() {
     const auto begin = Deadline::Clock::now();
@@ -105,6 +113,7 @@ class Engine {
     served_ = staged.digest;
     return times;
   }
+  const ReloadReport& report() const { return report_; }
   bool ServesWhatItTook() const { return captured_.ServedDigest() == served_; }
 
  private:

@@ -105,7 +105,7 @@ void Measure(Trainer& trainer, const Size& model, CommitPolicy commit, int turns
   const auto ranks = static_cast<std::size_t>(tp);
   for (int rank = 0; rank < tp; ++rank) {
     const ParallelConfig parallel{.tp_rank = rank, .tp_size = tp};
-    engines.emplace_back(model, kRecipe, commit, trainer.endpoint(), rate, parallel);
+    engines.emplace_back(model, kRecipe, commit, trainer.endpoint(), Throttled("inproc", rate), parallel);
     wires.emplace_back(model, parallel, trainer.endpoint(), rate);
   }
   const auto reload = [&](double at) {

@@ -180,10 +180,11 @@ class Publisher::Impl {
                                   .device = device_tensors_,
                                   .keeps = [this](const Device& device) { return service_.carries(device); },
                                   .pool = pool_});
-    const WorkCost cost = clock.Lap();
     const Offer offer{.id = service_.NextOfferId(), .tensors = state->memory.tensors, .device = state->memory.device};
-    state->offered = std::make_shared<OfferedVersion>(state->memory.manifest, offer, weights.borrowed, cost,
-                                                      Provenance{.run = *options.run, .config = weights.config});
+    DigestsBySchedule digests = service_.DigestsOfAsked(state->memory.manifest.layout_digest(), offer);
+    state->offered =
+        std::make_shared<OfferedVersion>(state->memory.manifest, offer, weights.borrowed, clock.Lap(),
+                                         Provenance{.run = *options.run, .config = weights.config}, std::move(digests));
     return state;
   }
 

@@ -6,22 +6,12 @@
 
 #include "layercast/error.h"
 #include "src/base/memory/buffer_for.h"
-#include "src/base/rounding.h"
 #include "src/tensor/kernels/stream_copy.h"
 #include "src/tensor/manifest/manifest_entry.h"
 #include "trainer_side/declared_weights.h"
 
 namespace layercast {
 namespace {
-
-constexpr std::size_t kCopyPiece = 1U << 20;
-
-void ParallelCopy(std::byte* to, const std::byte* from, std::size_t bytes, WorkerPool& pool) {
-  pool.For(CeilDivide(bytes, kCopyPiece), [&](std::size_t i) {
-    const std::size_t begin = i * kCopyPiece;
-    StreamCopy(from + begin, std::min(kCopyPiece, bytes - begin), to + begin);
-  });
-}
 
 std::string Describe(const Device& device) {
   if (device.kind == Device::Kind::kHost) return "in host memory";
@@ -116,7 +106,7 @@ class Growing {
     } else {
       copy = BufferFor("a copy of '" + named.name + "'", places_.host, std::max<std::size_t>(bytes, 1));
       if (tensor.device.kind == Device::Kind::kHost) {
-        ParallelCopy(copy.data(), tensor.data, bytes, places_.pool);
+        StreamCopy(tensor.data, bytes, copy.data(), places_.pool);
       } else {
         places_.device.ToHost(tensor.device, tensor.data, bytes, copy.data());
       }

@@ -16,6 +16,10 @@ constexpr std::size_t kPackedBytes = std::size_t{4} << 20;
 
 }  // namespace
 
+void DeviceDigests::Add(std::span<const std::span<const std::byte>> tensors, std::span<Digest> digests) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) Add(tensors[i].data(), tensors[i].size(), digests[i]);
+}
+
 void DeviceDigests::Add(const std::byte* from, std::size_t bytes, Digest& digest) {
   std::size_t done = 0;
   do {

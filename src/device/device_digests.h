@@ -26,7 +26,9 @@ class DeviceDigests final : public TensorDigests {
   DeviceDigests& operator=(const DeviceDigests&) = delete;
   ~DeviceDigests() override { download_.Drop(); }
 
-  void Add(const std::byte* from, std::size_t bytes, Digest& digest) override;
+  void Add(std::span<const std::span<const std::byte>> tensors, std::span<Digest> digests) override;
+  // Adds a tensor of contiguous bytes.
+  void Add(const std::byte* from, std::size_t bytes, Digest& digest);
   // Adds a tensor that consists of the views' bytes, one after the other.
   void Add(std::span<const RegionView> views, Digest& digest);
   // Adds a tensor that is not one contiguous run. Its bytes are gathered during this call.

@@ -14,6 +14,11 @@ constexpr std::size_t kShareBytes = std::size_t{1} << 20;
 
 bool MayBeCut(const KernelTensor& tensor) { return tensor.padding.empty() && IsPacked(tensor.destination); }
 
+std::byte* AddressOf(const TensorPiece& piece) {
+  LAYERCAST_CHECK(MayBeCut(piece.tensor));
+  return piece.tensor.destination.address + piece.begin;
+}
+
 void ZeroPadding(Place& place, const KernelTensor& tensor) {
   for (const CapturedBuffer& padding : tensor.padding) place.Zero(padding);
 }
@@ -22,11 +27,6 @@ void ZeroPadding(Place& place, const KernelTensor& tensor) {
 
 void WriteCaptured(Place& place, const KernelTensor& tensor, std::span<const std::byte> bytes) {
   place.Scatter(bytes, tensor.destination);
-  ZeroPadding(place, tensor);
-}
-
-void RestoreCaptured(Place& place, const KernelTensor& tensor, std::span<const std::byte> log) {
-  place.Restore(log, tensor.destination);
   ZeroPadding(place, tensor);
 }
 
@@ -54,9 +54,20 @@ std::vector<CommitShare> SharesOf(const Place& place, std::span<const KernelTens
   return shares;
 }
 
-void WritePart(Place& place, const KernelTensor& tensor, std::size_t begin, std::span<const std::byte> bytes) {
-  LAYERCAST_CHECK(MayBeCut(tensor) && begin + bytes.size() <= tensor.num_bytes);
-  place.Copy(bytes.data(), tensor.destination.address + begin, bytes.size());
+void WritePiece(Place& place, const TensorPiece& piece, std::span<const std::byte> bytes) {
+  if (piece.is_whole()) return WriteCaptured(place, piece.tensor, bytes);
+  place.Copy(bytes.data() + piece.begin, AddressOf(piece), piece.num_bytes());
+}
+
+void SavePiece(Place& place, const TensorPiece& piece, std::span<std::byte> log) {
+  if (piece.is_whole()) return place.Save(piece.tensor.destination, log);
+  place.Copy(AddressOf(piece), log.data() + piece.begin, piece.num_bytes());
+}
+
+void RestorePiece(Place& place, const TensorPiece& piece, std::span<const std::byte> log) {
+  if (!piece.is_whole()) return place.Copy(log.data() + piece.begin, AddressOf(piece), piece.num_bytes());
+  place.Restore(log, piece.tensor.destination);
+  ZeroPadding(place, piece.tensor);
 }
 
 }  // namespace layercast

@@ -14,10 +14,8 @@ namespace layercast {
 // Writes a tensor's captured buffer, which is at that place. `bytes` are all bytes of the tensor, row-major, whatever
 // the buffer's strides, and lie where Place::Scatter takes them from. Padding in the buffer becomes zero.
 void WriteCaptured(Place& place, const KernelTensor& tensor, std::span<const std::byte> bytes);
-// The same for bytes that Place::Save has put into the log.
-void RestoreCaptured(Place& place, const KernelTensor& tensor, std::span<const std::byte> log);
 
-// What one thread writes of a version: the bytes from `begin` of tensor `first` to `end` of tensor `last`.
+// What one thread writes of some tensors: the bytes from `begin` of tensor `first` to `end` of tensor `last`.
 struct CommitShare {
   std::size_t first;
   std::size_t begin;
@@ -28,7 +26,32 @@ struct CommitShare {
 // others. Where work is done at once, they are of about equal size, for which a large tensor is cut if its buffer is
 // one run; where it is queued, there is one.
 std::vector<CommitShare> SharesOf(const Place& place, std::span<const KernelTensor> tensors);
-// Writes those bytes of a tensor that SharesOf has cut, from `begin` on.
-void WritePart(Place& place, const KernelTensor& tensor, std::size_t begin, std::span<const std::byte> bytes);
+
+// Bytes [begin, end) of a tensor, which are all of them if its buffer cannot be cut.
+struct TensorPiece {
+  const KernelTensor& tensor;
+  std::size_t begin;
+  std::size_t end;
+
+  std::size_t num_bytes() const { return end - begin; }
+  bool is_whole() const { return num_bytes() == tensor.num_bytes; }
+};
+// Calls visit(piece) for all pieces of the shares of that place. The pool's threads take a share each.
+template <class Visit>
+void ForEachPiece(const Place& place, std::span<const CommitShare> shares, std::span<const KernelTensor> tensors,
+                  WorkerPool& pool, const Visit& visit) {
+  pool.For(shares.size(), [&](std::size_t at) {
+    const CommitShare& share = shares[at];
+    for (std::size_t i = share.first; i <= share.last; ++i) {
+      if (!place.Holds(tensors[i].destination)) continue;
+      const std::size_t end = i == share.last ? share.end : tensors[i].num_bytes;
+      visit(TensorPiece{tensors[i], i == share.first ? share.begin : 0, end});
+    }
+  });
+}
+// WriteCaptured of a piece, Place::Save to the log, and the way back. `bytes` and `log` are those of the whole tensor.
+void WritePiece(Place& place, const TensorPiece& piece, std::span<const std::byte> bytes);
+void SavePiece(Place& place, const TensorPiece& piece, std::span<std::byte> log);
+void RestorePiece(Place& place, const TensorPiece& piece, std::span<const std::byte> log);
 
 }  // namespace layercast

@@ -8,13 +8,16 @@ namespace {
 
 class NoOldBytes final : public OldBytes {
  public:
-  explicit NoOldBytes(const CommitParts& parts) : written_(parts.layout, parts.kept_memory) {}
+  explicit NoOldBytes(const CommitParts& parts) : layout_(parts.layout), written_(parts.layout, parts.kept_memory) {}
 
-  void Keep(std::size_t index) override { written_.Note(index); }
+  void Keep(std::span<const KernelTensor> tensors) override {
+    for (const KernelTensor& tensor : tensors) written_.Note(layout_.IndexOf(tensor));
+  }
   bool PutBack() override { return written_.empty(); }
   void Forget() override { written_.Clear(); }
 
  private:
+  const KernelLayout& layout_;
   WriteRecord written_;
 };
 

@@ -67,16 +67,18 @@ class LayerwiseCommitter final : public Committer, private LayerSink {
 
   // On a device everything is queued. Only tensors that belong in host memory are then waited for.
   void Close(std::span<const KernelTensor> tensors) override {
-    work().ForEach(tensors, [&](std::size_t i) {
-      const std::size_t index = parts_.layout.IndexOf(tensors[i]);
-      const std::span<const std::byte> bytes = BytesOf(tensors[i]);
-      digesting_->Add(bytes.data(), bytes.size(), digests_[index]);
-      parts_.failpoints.Hit("commit.copy");
-      old_->Keep(index);
-      if (work().Holds(tensors[i].destination)) WriteCaptured(work(), tensors[i], bytes);
+    const std::size_t first = parts_.layout.IndexOf(tensors.front());
+    std::vector<std::span<const std::byte>> bytes;
+    for (const KernelTensor& tensor : tensors) bytes.emplace_back(BytesOf(tensor));
+    digesting_->Add(bytes, std::span(digests_).subspan(first, tensors.size()));
+    parts_.failpoints.Hit("commit.copy");
+    old_->Keep(tensors);
+    ForEachPiece(work(), SharesOf(work(), tensors), tensors, parts_.pool, [&](const TensorPiece& piece) {
+      if (&piece.tensor != &tensors.front()) parts_.failpoints.Hit("commit.copy");
+      WritePiece(work(), piece, BytesOf(piece.tensor));
     });
     WriteElsewhere(tensors);
-    scratch_.erase(parts_.layout.IndexOf(tensors.front()));
+    scratch_.erase(first);
   }
 
   void WriteElsewhere(std::span<const KernelTensor> tensors) {

@@ -10,7 +10,7 @@
 #include "engine_side/reload/commit/places.h"
 #include "engine_side/reload/commit/staging.h"
 #include "engine_side/reload/layout/served_digest.h"
-#include "src/base/digest/digest.h"
+#include "src/base/digest/digest_all.h"
 
 namespace layercast {
 namespace {
@@ -33,7 +33,11 @@ class StagedCommitter final : public Committer, private LayerSink {
   void Commit() override {
     for (std::size_t at = 0; at < shares_.size(); ++at) {
       Place& place = *places_.all()[at];
-      parts_.pool.For(shares_[at].size(), [&](std::size_t i) { Write(place, shares_[at][i]); });
+      ForEachPiece(place, shares_[at], parts_.layout.tensors(), parts_.pool, [&](const TensorPiece& piece) {
+        parts_.failpoints.Hit("commit.copy");
+        wrote_ = true;
+        WritePiece(place, piece, staging_.Staged(piece.tensor));
+      });
     }
     places_.work().Wait();
   }
@@ -41,22 +45,9 @@ class StagedCommitter final : public Committer, private LayerSink {
   // Computes those that Close has not computed: of tensors on a device, which are waited for once, and of those that
   // another process has staged.
   Digest digest() const override {
-    const std::vector<KernelTensor>& tensors = parts_.layout.tensors();
-    std::vector<Digest> all(tensors.size());
-    for (const auto& place : places_.all()) {
-      const std::unique_ptr<TensorDigests> rest = place->BeginDigests();
-      place->ForEach(tensors, [&](std::size_t i) {
-        if (!place->Holds(tensors[i].destination)) return;
-        if (digests_[i]) {
-          all[i] = *digests_[i];
-        } else {
-          const std::span<const std::byte> bytes = staging_.Staged(tensors[i]);
-          rest->Add(bytes.data(), bytes.size(), all[i]);
-        }
-      });
-      rest->Finish();
-      place->Wait();  // a device has then copied to host memory what is staged there
-    }
+    std::vector<Digest> all(digests_.size());
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = digests_[i].value_or(Digest());
+    for (const auto& place : places_.all()) DigestRest(*place, all);
     return CombineDigests(parts_.layout, all);
   }
 
@@ -64,21 +55,21 @@ class StagedCommitter final : public Committer, private LayerSink {
   void Forget() override { wrote_ = false; }
 
  private:
-  void Write(Place& place, const CommitShare& share) {
-    for (std::size_t i = share.first; i <= share.last; ++i) {
-      const KernelTensor& tensor = parts_.layout.tensors()[i];
-      if (!place.Holds(tensor.destination)) continue;
-      const std::size_t begin = i == share.first ? share.begin : 0;
-      const std::size_t end = i == share.last ? share.end : tensor.num_bytes;
-      parts_.failpoints.Hit("commit.copy");
-      wrote_ = true;
-      const std::span<const std::byte> bytes = staging_.Staged(tensor);
-      if (end - begin == bytes.size()) {
-        WriteCaptured(place, tensor, bytes);
-      } else {
-        WritePart(place, tensor, begin, bytes.subspan(begin, end - begin));
-      }
+  void DigestRest(Place& place, std::vector<Digest>& all) const {
+    const std::vector<KernelTensor>& tensors = parts_.layout.tensors();
+    std::vector<std::size_t> rest;
+    std::vector<std::span<const std::byte>> bytes;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (digests_[i] || !place.Holds(tensors[i].destination)) continue;
+      rest.push_back(i);
+      bytes.push_back(staging_.Staged(tensors[i]));
     }
+    std::vector<Digest> of_rest(rest.size());
+    const std::unique_ptr<TensorDigests> digests = place.BeginDigests();
+    digests->Add(bytes, of_rest);
+    digests->Finish();
+    place.Wait();  // a device has then copied to host memory what is staged there
+    for (std::size_t i = 0; i < rest.size(); ++i) all[rest[i]] = of_rest[i];
   }
 
   void Open(std::span<const KernelTensor> tensors) override { staging_.Open(tensors); }
@@ -87,9 +78,11 @@ class StagedCommitter final : public Committer, private LayerSink {
   void Close(std::span<const KernelTensor> tensors) override {
     staging_.Close(tensors);
     if (!places_.work().works_at_once()) return;
-    places_.work().ForEach(tensors, [&](std::size_t i) {
-      digests_[parts_.layout.IndexOf(tensors[i])] = DigestOf(staging_.Staged(tensors[i]));
-    });
+    std::vector<std::span<const std::byte>> bytes;
+    for (const KernelTensor& tensor : tensors) bytes.emplace_back(staging_.Staged(tensor));
+    std::vector<Digest> digests(tensors.size());
+    DigestAll(bytes, digests, parts_.pool);
+    for (std::size_t i = 0; i < tensors.size(); ++i) digests_[parts_.layout.IndexOf(tensors[i])] = digests[i];
   }
 
   const CommitParts parts_;

@@ -20,25 +20,22 @@ class UndoLog final : public OldBytes {
         of_host_(LogOf(places_.host())) {}
 
   // A tensor that is already in the log was saved by an earlier attempt to replace the same version.
-  void Keep(std::size_t index) override {
-    if (saved_.Has(index)) return;
-    const KernelTensor& tensor = parts_.layout.tensors()[index];
-    places_.Of(tensor).Save(tensor.destination, Saved(tensor));
-    saved_.Note(index);
+  void Keep(std::span<const KernelTensor> tensors) override {
+    ForAll(tensors, [this](Place& place, const TensorPiece& piece) {
+      if (!saved_.Has(parts_.layout.IndexOf(piece.tensor))) SavePiece(place, piece, Saved(piece.tensor));
+    });
+    for (const KernelTensor& tensor : tensors) saved_.Note(parts_.layout.IndexOf(tensor));
   }
 
   // Saved bytes stay in the log until all of them are back, so a rollback may be started again, here or in a process
   // that follows.
   bool PutBack() override {
     if (log_lost_) return false;
-    const auto& tensors = parts_.layout.tensors();
-    for (const auto& place : places_.all()) {
-      place->ForEach(tensors, [&](std::size_t i) {
-        if (!place->Holds(tensors[i].destination) || !saved_.Has(i)) return;
-        parts_.failpoints.Hit("commit.undo");
-        RestoreCaptured(*place, tensors[i], Saved(tensors[i]));
-      });
-    }
+    ForAll(parts_.layout.tensors(), [this](Place& place, const TensorPiece& piece) {
+      if (!saved_.Has(parts_.layout.IndexOf(piece.tensor))) return;
+      parts_.failpoints.Hit("commit.undo");
+      RestorePiece(place, piece, Saved(piece.tensor));
+    });
     places_.work().Wait();
     saved_.Clear();
     return true;
@@ -49,6 +46,13 @@ class UndoLog final : public OldBytes {
   }
 
  private:
+  template <class Visit>
+  void ForAll(std::span<const KernelTensor> tensors, const Visit& visit) {
+    for (const auto& place : places_.all()) {
+      ForEachPiece(*place, SharesOf(*place, tensors), tensors, parts_.pool,
+                   [&](const TensorPiece& piece) { visit(*place, piece); });
+    }
+  }
   Buffer LogOf(const Place& place) const {
     return places_.work().Take("a copy of this rank's weights", place.memory().log,
                                static_cast<std::size_t>(parts_.layout.staged_bytes(place.kind())));

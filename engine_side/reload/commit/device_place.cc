@@ -14,9 +14,6 @@ class DevicePlace final : public Place {
               {.kept = work.stream().memory(), .log = work.stream().pinned(), .layer = work.layer_memory()}),
         work_(work) {}
 
-  void ForEach(std::span<const KernelTensor> tensors, const std::function<void(std::size_t)>& body) override {
-    for (std::size_t i = 0; i < tensors.size(); ++i) body(i);
-  }
   void Copy(const std::byte* from, std::byte* to, std::size_t bytes) override {
     if (bytes != 0) work_.stream().Copy(from, to, bytes);
   }

@@ -2,19 +2,19 @@
 // whether any of them are gone. Used by the layerwise committers.
 #pragma once
 
-#include <cstddef>
 #include <memory>
+#include <span>
 
 #include "engine_side/reload/commit/committer.h"
 
 namespace layercast {
 
-// Resource; one thread at a time, except for Keep, which bodies of Place::ForEach may call for their own tensors.
+// Resource; one thread at a time.
 class OldBytes {
  public:
   virtual ~OldBytes() = default;
-  // To be called before the captured buffer of kernel tensor `index` is written.
-  virtual void Keep(std::size_t index) = 0;
+  // To be called before the captured buffers of these tensors are written.
+  virtual void Keep(std::span<const KernelTensor> tensors) = 0;
   // As Committer::RollBack and Committer::Forget.
   virtual bool PutBack() = 0;
   virtual void Forget() = 0;

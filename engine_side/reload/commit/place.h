@@ -20,8 +20,8 @@ namespace layercast {
 
 class DeviceWork;
 
-// Resource; one thread only, but for what the bodies of ForEach do to their own tensors. What work reads must stay as
-// it is until the work is done.
+// Resource; one thread only, but Copy, Scatter, Zero, Save and Restore may be called by several at once for pieces that
+// do not overlap. What work reads must stay as it is until the work is done.
 class Place {
  public:
   // Value; borrows.
@@ -44,9 +44,6 @@ class Place {
   Buffer Take(const std::string& what, MemoryResource& memory, std::size_t bytes) const {
     return works_at_once() ? BufferFor(what, memory, bytes) : Buffer(memory, bytes);
   }
-
-  // Calls body(0) ... body(tensors.size() - 1), in order or, if that is faster here, shared among threads.
-  virtual void ForEach(std::span<const KernelTensor> tensors, const std::function<void(std::size_t)>& body) = 0;
 
   // Copies between places here, or between here and the log.
   virtual void Copy(const std::byte* from, std::byte* to, std::size_t bytes) = 0;

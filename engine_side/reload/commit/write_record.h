@@ -12,8 +12,7 @@
 namespace layercast {
 
 // Holds one byte for each kernel tensor, behind a digest of the layout. Memory that holds no record of this layout
-// starts as an empty record. Resource; one thread at a time, except for Note, which threads may call at once for
-// different tensors.
+// starts as an empty record. Resource; one thread at a time.
 class WriteRecord {
  public:
   WriteRecord(const KernelLayout& layout, MemoryResource& memory);

@@ -33,7 +33,7 @@ ReloadPipeline::ReloadPipeline(const PipelineParts& parts, std::span<const Piece
     : parts_(parts),
       amax_(parts.plan, parts.manifest),
       buffer_(parts.plan, parts.manifest, parts.work, parts.buffer_limit),
-      quantize_(parts.plan, parts.manifest, parts.layout, parts.recipes, amax_, parts.sink, parts.work, parts.pool),
+      quantize_(parts.plan, parts.manifest, parts.layout, parts.recipes, amax_, parts.sink, parts.work),
       part_scales_(parts.plan, parts.layout, parts.sink, parts.work),
       derive_(parts.plan, parts.layout, parts_.recipes, parts.sink, parts.work),
       direct_(parts.plan.layers().size(), !pieces.empty()),
@@ -192,10 +192,8 @@ void ReloadPipeline::ProcessDirect(const Piece& piece, const RegionView& view) {
   if (parameter.quantize) {
     QuantizePiece(piece, AsMatrix(view, parameter.spec.dtype, parameter.spec.shape.back()));
   } else {
-    const SourcePiece source = Source(piece);
-    if (parts_.work.ChecksOnArrival()) quantize_.CheckFinite(source, view);
-    parts_.work.FuseAndShard(source, view,
-                             parts_.sink.BytesOf(parts_.layout.TensorsOf(placement.parameter).front()).data());
+    parts_.work.CopyArrived(Source(piece), view,
+                            parts_.sink.BytesOf(parts_.layout.TensorsOf(placement.parameter).front()).data());
   }
 }
 

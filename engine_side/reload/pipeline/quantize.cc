@@ -11,7 +11,6 @@
 #include "engine_side/reload/work/check_scales.h"
 #include "engine_side/reload/work/wrong_values.h"
 #include "layercast/error.h"
-#include "src/tensor/element.h"
 #include "src/tensor/kernels/scan.h"
 
 namespace layercast {
@@ -27,8 +26,7 @@ MatrixStack StackOf(const PlannedParameter& parameter) {
 }  // namespace
 
 QuantizeStage::QuantizeStage(const LoadPlan& plan, const Manifest& manifest, const KernelLayout& layout,
-                             const LayerRecipes& recipes, const AmaxTable& amax, const LayerSink& sink, StageWork& work,
-                             WorkerPool& pool)
+                             const LayerRecipes& recipes, const AmaxTable& amax, const LayerSink& sink, StageWork& work)
     : plan_(plan),
       manifest_(manifest),
       layout_(layout),
@@ -36,8 +34,7 @@ QuantizeStage::QuantizeStage(const LoadPlan& plan, const Manifest& manifest, con
       copy_(MakeRecipe("none")),
       amax_(amax),
       sink_(sink),
-      work_(work),
-      pool_(pool) {}
+      work_(work) {}
 
 std::span<const KernelTensorView> QuantizeStage::OutputsOf(std::uint32_t parameter, std::int64_t matrix) {
   const PlannedParameter& planned = plan_.parameters()[parameter];
@@ -144,19 +141,6 @@ void QuantizeStage::CheckSign(std::uint32_t parameter, const TensorSpec& tensor,
   for (std::size_t row = 0; row < scales.rows; ++row) {
     CheckScales(tensor.dtype, scales.row(row), count, planned.sign, plan_.layers()[planned.layer].path, tensor.name);
   }
-}
-
-void QuantizeStage::CheckFinite(const SourcePiece& piece, const RegionView& view) const {
-  const std::int64_t cols = static_cast<std::int64_t>(view.row_bytes) * 8 / BitsPerElement(piece.dtype);
-  const ScanResult scan = Scan({.dtype = piece.dtype,
-                                .data = view.base,
-                                .rows = static_cast<std::int64_t>(view.rows),
-                                .cols = cols,
-                                .row_stride = static_cast<std::int64_t>(view.rows > 1 ? view.stride : view.row_bytes)},
-                               pool_);
-  if (scan.first_non_finite < 0) return;
-  const std::byte* const row = view.row(static_cast<std::size_t>(scan.first_non_finite / cols));
-  ThrowWrongElement(piece, scan.first_non_finite, ElementValue(piece.dtype, row, scan.first_non_finite % cols));
 }
 
 }  // namespace layercast

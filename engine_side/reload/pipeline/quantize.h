@@ -20,7 +20,7 @@ namespace layercast {
 class QuantizeStage {
  public:
   QuantizeStage(const LoadPlan& plan, const Manifest& manifest, const KernelLayout& layout, const LayerRecipes& recipes,
-                const AmaxTable& amax, const LayerSink& sink, StageWork& work, WorkerPool& pool);
+                const AmaxTable& amax, const LayerSink& sink, StageWork& work);
 
   // Quantizes a materialized parameter, all matrices of it. Throws kCorrupt, naming layer, tensor and where in it the
   // first NaN or infinity is; on a device, a later call may throw it.
@@ -29,10 +29,7 @@ class QuantizeStage {
   // granularity allows.
   void RunArrived(std::uint32_t parameter, std::int64_t matrix, const MatrixView& rows, std::int64_t first_row);
 
-  // Checks bytes that go to the sink unquantized. Throws kCorrupt, likewise, if they hold a NaN or infinity. (Whether a
-  // cast makes them infinite, the cast itself tells.)
-  void CheckFinite(const SourcePiece& piece, const RegionView& view) const;
-  // Where CheckFinite cannot look at what arrives: checks the layer's parameters that went to the sink unquantized.
+  // Where the work cannot look at what arrives: checks the layer's parameters that went to the sink unquantized.
   void CheckStored(const PlannedLayer& layer) const;
   // Checks scales, which must be in host memory. Throws kCorrupt, likewise, if one is not a value that the parameter
   // may have.
@@ -60,7 +57,6 @@ class QuantizeStage {
   const AmaxTable& amax_;
   const LayerSink& sink_;
   StageWork& work_;
-  WorkerPool& pool_;
   std::vector<KernelTensorView> outputs_;  // what OutputsOf returned last
 };
 

@@ -45,7 +45,9 @@ class DeviceWork final : public StageWork {
   void QuantizeArrived(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                        std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;
   std::size_t MostArrivedBytes() const override { return uploads_.block_bytes(); }
-  bool ChecksOnArrival() const override { return false; }
+  void CopyArrived(const SourcePiece& piece, const RegionView& view, std::byte* memory) override {
+    FuseAndShard(piece, view, memory);
+  }
   void CheckStored(const TensorSpec& spec, std::span<const std::byte> tensor, const PlacedMatrix& place) override;
   void CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) override;
   void Rescale(std::span<std::byte> codes, float from, float to) override { stream_.Rescale(codes, from, to); }

@@ -1,6 +1,7 @@
 #include "engine_side/reload/work/host_work.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "engine_side/quant/dequantize.h"
 #include "engine_side/quant/recipes/recipe_parts.h"
@@ -14,10 +15,23 @@
 #include "src/tensor/cast.h"
 #include "src/tensor/exponential.h"
 #include "src/tensor/kernels/scan.h"
+#include "src/tensor/region_views.h"
 #include "src/tensor/strided_copy.h"
 
 namespace layercast {
 namespace {
+
+constexpr std::size_t kShareBytes = std::size_t{256} << 10;  // what a thread places at a time: it fits its cache
+
+bool AllFinite(DType dtype, const RegionView& view) {
+  WorkerPool alone(1);
+  const MatrixView matrix{.dtype = dtype,
+                          .data = view.base,
+                          .rows = static_cast<std::int64_t>(view.rows),
+                          .cols = static_cast<std::int64_t>(view.row_bytes) * 8 / BitsPerElement(dtype),
+                          .row_stride = static_cast<std::int64_t>(view.stride)};
+  return Scan(matrix, alone).first_non_finite < 0;
+}
 
 std::span<std::uint8_t> Codes(std::span<std::byte> bytes) {
   return {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()};
@@ -28,8 +42,27 @@ std::span<std::uint8_t> Codes(std::span<std::byte> bytes) {
 void HostWork::Zero(const TensorSpec& spec, const Box& box, std::byte* memory) { ZeroBox(spec, box, memory); }
 
 void HostWork::FuseAndShard(const SourcePiece& piece, const RegionView& view, std::byte* memory) {
-  const bool finite = layercast::FuseAndShard(piece.placement, piece.piece, piece.dtype, view, piece.parameter, memory);
-  if (!finite) ThrowFirstWrongElement(piece, view);
+  Place(piece, view, memory, Values::kAny);
+}
+
+void HostWork::CopyArrived(const SourcePiece& piece, const RegionView& view, std::byte* memory) {
+  Place(piece, view, memory, Values::kFinite);
+}
+
+// Each share is checked and then placed, while it is in a cache.
+void HostWork::Place(const SourcePiece& piece, const RegionView& view, std::byte* memory, Values allowed) {
+  const std::vector<ViewShare> shares = SharesOf({&view, 1}, kShareBytes);
+  std::atomic<bool> right = true;
+  pool_.For(shares.size(), [&](std::size_t i) {
+    Piece part{.placement = piece.piece.placement, .begin = piece.piece.begin + shares[i].begin, .end = 0};
+    for (const RegionView& rows : shares[i].views) {
+      part.end = part.begin + rows.num_bytes();
+      if (allowed == Values::kFinite && !AllFinite(piece.dtype, rows)) right = false;
+      if (!layercast::FuseAndShard(piece.placement, part, piece.dtype, rows, piece.parameter, memory)) right = false;
+      part.begin = part.end;
+    }
+  });
+  if (!right) ThrowFirstWrongElement(piece, view);
 }
 
 void HostWork::QuantizeArrived(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <limits>
 
@@ -28,7 +29,7 @@ class HostWork final : public StageWork {
   void QuantizeArrived(const Recipe& recipe, const MatrixView& rows, std::int64_t first_row, const AmaxInput& amax,
                        std::span<const KernelTensorView> outputs, const PlacedMatrix& place) override;
   std::size_t MostArrivedBytes() const override { return std::numeric_limits<std::size_t>::max(); }
-  bool ChecksOnArrival() const override { return true; }
+  void CopyArrived(const SourcePiece& piece, const RegionView& view, std::byte* memory) override;
   void CheckStored(const TensorSpec& /*spec*/, std::span<const std::byte> /*tensor*/,
                    const PlacedMatrix& /*place*/) override {}
   void CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) override;
@@ -46,6 +47,9 @@ class HostWork final : public StageWork {
   void Drop() override {}
 
  private:
+  enum class Values : std::uint8_t { kAny, kFinite };
+  void Place(const SourcePiece& piece, const RegionView& view, std::byte* memory, Values allowed);
+
   MemoryResource& layer_memory_;
   WorkerPool& pool_;
 };

@@ -73,9 +73,9 @@ class StageWork {
                                const AmaxInput& amax, std::span<const KernelTensorView> outputs,
                                const PlacedMatrix& place) = 0;
   virtual std::size_t MostArrivedBytes() const = 0;
-  // Whether the host checks what goes to the sink unquantized before it gets there (QuantizeStage::CheckFinite). If
-  // not, CheckStored checks it there, when the parameter is whole, and throws as Quantize does.
-  virtual bool ChecksOnArrival() const = 0;
+  // Stage 3 for what goes to the sink unquantized. It must be finite: this call throws as FuseAndShard does, or, where
+  // it cannot look at what arrives, CheckStored throws as Quantize does, when the parameter is whole.
+  virtual void CopyArrived(const SourcePiece& piece, const RegionView& view, std::byte* memory) = 0;
   virtual void CheckStored(const TensorSpec& spec, std::span<const std::byte> tensor, const PlacedMatrix& place) = 0;
   // Checks exponents (e8m0) that came with their codes. A NaN among them is thrown as Quantize throws.
   virtual void CheckExponents(std::span<const std::byte> exponents, const PlacedMatrix& place) = 0;

@@ -82,6 +82,15 @@ Digest DigestOf(std::span<const std::byte> bytes) {
   return digester.Finish();
 }
 
+void DigestLeaves(std::span<const std::byte> bytes, std::span<Digest> leaves) {
+  LAYERCAST_CHECK(leaves.size() == NumLeaves(bytes.size()));
+  for (Digest& leaf : leaves) {
+    const std::size_t count = std::min(bytes.size(), kLeafBytes);
+    leaf = LeafDigest(bytes.first(count));
+    bytes = bytes.subspan(count);
+  }
+}
+
 Digest DigestOfLeaves(std::span<const Digest> leaves) {
   LAYERCAST_CHECK(!leaves.empty());
   return leaves.size() == 1 ? leaves.front() : ToDigest(XXH3_128bits(leaves.data(), leaves.size_bytes()));

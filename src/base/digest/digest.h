@@ -15,6 +15,8 @@
 namespace layercast {
 
 Digest DigestOf(std::span<const std::byte> bytes);
+// Computes the digests of bytes' leaves, of which there are NumLeaves.
+void DigestLeaves(std::span<const std::byte> bytes, std::span<Digest> leaves);
 // The digest of the bytes whose leaves have these digests. `leaves` has at least one.
 Digest DigestOfLeaves(std::span<const Digest> leaves);
 // Appends what Digest::ToHex gives to `to`.

@@ -2,18 +2,19 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "layercast/version.h"
 
 namespace layercast {
 
-// Resource; one thread only, but threads may call Add at once for tensors in host memory. Digests that were not
-// finished are given up with it.
+// Resource; one thread only. Digests that were not finished are given up with it.
 class TensorDigests {
  public:
   virtual ~TensorDigests() = default;
-  // Adds a tensor of contiguous bytes. `digest` is set by Finish or before, and until then the bytes must not change.
-  virtual void Add(const std::byte* from, std::size_t bytes, Digest& digest) = 0;
+  // Adds tensors, each of contiguous bytes. Their digests are set by Finish or before, and until then the bytes must
+  // not change.
+  virtual void Add(std::span<const std::span<const std::byte>> tensors, std::span<Digest> digests) = 0;
   virtual void Finish() = 0;
 };
 

@@ -1,5 +1,7 @@
 #include "layercast/memory.h"
 
+#include <sys/mman.h>
+
 #include <new>
 #include <string>
 #include <utility>
@@ -9,17 +11,27 @@
 
 namespace layercast {
 namespace {
-constexpr std::align_val_t kAlignment{kMemoryAlignment};
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+// A block of several huge pages begins with one.
+bool IsHuge(std::size_t bytes) { return bytes >= 4 * kHugePage; }
+std::align_val_t AlignmentOf(std::size_t bytes) {
+  return std::align_val_t{IsHuge(bytes) ? kHugePage : kMemoryAlignment};
 }
 
+}  // namespace
+
+// Fresh memory costs a fault for each page, and the kernel takes small ones unless it is asked for others.
 std::byte* HostMemory::Allocate(std::size_t bytes) {
-  void* address = ::operator new(bytes, kAlignment, std::nothrow);
+  void* address = ::operator new(bytes, AlignmentOf(bytes), std::nothrow);
   if (address == nullptr) throw OutOfMemory("host memory", bytes);
+  if (IsHuge(bytes)) ::madvise(address, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   return static_cast<std::byte*>(address);
 }
 
-void HostMemory::Deallocate(std::byte* address, std::size_t /*bytes*/) noexcept {
-  ::operator delete(address, kAlignment);
+void HostMemory::Deallocate(std::byte* address, std::size_t bytes) noexcept {
+  ::operator delete(address, AlignmentOf(bytes));
 }
 
 Buffer::Buffer(MemoryResource& memory, std::size_t bytes)

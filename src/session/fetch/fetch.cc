@@ -268,7 +268,7 @@ class VersionFetch final : public FetchSession {
   const FetchOptions options_;
   FailPoints& failpoints_;
   HostMemory host_memory_;
-  HostChunkMemory host_chunks_{options_.memory != nullptr ? *options_.memory : host_memory_};
+  HostChunkMemory host_chunks_{options_.memory != nullptr ? *options_.memory : host_memory_, options_.pool};
   std::vector<std::unique_ptr<PublisherSession>> publishers_;  // by rank
   std::vector<Manifest> manifests_;                            // by rank
   FetchStats stats_;                                           // without `publishers`, which their sessions have

@@ -1,24 +1,28 @@
 #include "src/session/link/chunk_digests.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <vector>
 
 #include "layercast/error.h"
-#include "src/base/digest/digest.h"
+#include "src/base/digest/digest_all.h"
+#include "src/tensor/region_views.h"
 #include "src/transport/channel/offer_views.h"
 
 namespace layercast {
 namespace {
 
-// Digests rows that are shorter than what a digest takes at once, by packing some at a time.
-void UpdateWithShortRows(Digester& digester, const RegionView& view) {
-  std::array<std::byte, std::size_t{16} << 10> packed;
-  const std::size_t at_once = packed.size() / view.row_bytes;
-  for (std::size_t row = 0; row < view.rows; row += at_once) {
-    const RegionView rows{view.row(row), view.row_bytes, std::min(at_once, view.rows - row), view.stride};
-    Pack(rows, packed.data());
-    digester.Update(std::span(packed).first(rows.num_bytes()));
+// A leaf that lies in several runs is packed first: it is small, and then in a cache.
+void DigestLeavesFrom(PackedBytes from, std::span<Digest> leaves) {
+  std::array<std::byte, kLeafBytes> packed;
+  for (Digest& leaf : leaves) {
+    const std::span<const std::byte> run = from.Run();
+    if (run.size() >= kLeafBytes) {
+      leaf = DigestOf(run.first(kLeafBytes));
+      from.Skip(kLeafBytes);
+    } else {
+      leaf = DigestOf(std::span(packed).first(from.Read(packed)));
+    }
   }
 }
 
@@ -28,21 +32,23 @@ Digest ChunkDigest(std::span<const Region> regions, std::span<const OfferedTenso
   return DigestOfViews(ViewsOf(tensors, regions));
 }
 
+void DigestChunks(const Schedule& schedule, std::span<const OfferedTensor> tensors, std::size_t first,
+                  std::span<Digest> digests, WorkerPool& pool) {
+  pool.For(digests.size(),
+           [&](std::size_t i) { digests[i] = ChunkDigest(schedule.RegionsOf(schedule.chunks()[first + i]), tensors); });
+}
+
 Digest DigestOfViews(std::span<const RegionView> views) {
-  constexpr std::size_t kShortRow = 256;
-  Digester digester;
-  for (const RegionView& view : views) {
-    if (view.stride == view.row_bytes || view.rows == 1) {
-      digester.Update({view.base, view.num_bytes()});
-      continue;
-    }
-    if (view.row_bytes != 0 && view.row_bytes < kShortRow) {
-      UpdateWithShortRows(digester, view);
-      continue;
-    }
-    for (std::size_t row = 0; row < view.rows; ++row) digester.Update({view.row(row), view.row_bytes});
-  }
-  return digester.Finish();
+  std::vector<Digest> leaves(NumLeaves(NumBytes(views)));
+  DigestLeavesFrom(PackedBytes(views, 0), leaves);
+  return DigestOfLeaves(leaves);
+}
+
+Digest DigestOfViews(std::span<const RegionView> views, WorkerPool& pool) {
+  const auto digest_leaves = [views](std::size_t first, std::span<Digest> leaves) {
+    DigestLeavesFrom(PackedBytes(views, first * kLeafBytes), leaves);
+  };
+  return DigestInShares(NumBytes(views), digest_leaves, pool);
 }
 
 void CheckChunkDigest(const Digest& expected, const Digest& got, const std::function<std::string()>& name) {

@@ -41,11 +41,14 @@ class ChunkMemory {
 // Host memory, whose consumers are done when they return. Resource; one thread only.
 class HostChunkMemory final : public ChunkMemory {
  public:
-  explicit HostChunkMemory(MemoryResource& memory) : memory_(memory) {}
+  // `pool` shares the digesting; if it is null, the calling thread does all of it.
+  explicit HostChunkMemory(MemoryResource& memory, WorkerPool* pool = nullptr) : memory_(memory), pool_(pool) {}
 
   MemoryResource& resource() override { return memory_; }
   PendingDigest BeginDigest(std::span<const RegionView> views) override {
-    return [views = std::vector<RegionView>(views.begin(), views.end())] { return DigestOfViews(views); };
+    return [pool = pool_, views = std::vector<RegionView>(views.begin(), views.end())] {
+      return pool == nullptr ? DigestOfViews(views) : DigestOfViews(views, *pool);
+    };
   }
   std::vector<RegionView> Corrupted(std::span<const RegionView> views) override;
   Mark Now() override { return 0; }
@@ -53,6 +56,7 @@ class HostChunkMemory final : public ChunkMemory {
 
  private:
   MemoryResource& memory_;
+  WorkerPool* const pool_;
   std::vector<std::byte> corrupted_;
 };
 

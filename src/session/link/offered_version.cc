@@ -6,13 +6,15 @@
 
 namespace layercast {
 
-OfferedVersion::OfferedVersion(Manifest manifest, Offer offer, bool borrowed, WorkCost cost, Provenance provenance)
+OfferedVersion::OfferedVersion(Manifest manifest, Offer offer, bool borrowed, WorkCost cost, Provenance provenance,
+                               DigestsBySchedule chunk_digests)
     : manifest_(std::move(manifest)),
       encoded_manifest_(manifest_.Encode()),
       offer_(std::move(offer)),
       borrowed_(borrowed),
       cost_(cost),
-      provenance_(std::move(provenance)) {}
+      provenance_(std::move(provenance)),
+      chunk_digests_(std::move(chunk_digests)) {}
 
 OfferedVersion::OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order, Provenance provenance)
     : manifest_(std::move(manifest)),

@@ -29,6 +29,9 @@ namespace layercast {
 // name, or else in the source's own order.
 using WalkFunction = std::function<std::unique_ptr<WeightsIterator>(std::span<const std::string> order)>;
 
+// The digests of a schedule's chunks, by the schedule's digest.
+using DigestsBySchedule = std::map<Digest, std::vector<Digest>>;
+
 // What a publisher says of a version beside its tensors; in no digest. Value.
 struct Provenance {
   std::string run{};     // PublishOptions::run; empty: none is known
@@ -42,8 +45,9 @@ enum class VersionUse : std::uint8_t { kReader, kWalk };
 class OfferedVersion {
  public:
   // A snapshot: `offer` holds every tensor of the manifest. `borrowed` says that they lie in memory which is not the
-  // service's arena. `cost` is what the version cost the trainer so far.
-  OfferedVersion(Manifest manifest, Offer offer, bool borrowed, WorkCost cost = {}, Provenance provenance = {});
+  // service's arena. `cost` is what the version cost the trainer so far. `chunk_digests` are those that are known.
+  OfferedVersion(Manifest manifest, Offer offer, bool borrowed, WorkCost cost = {}, Provenance provenance = {},
+                 DigestsBySchedule chunk_digests = {});
   // A stream. With `layer_order` it is walked in the order of the first receiver's schedule.
   OfferedVersion(Manifest manifest, WalkFunction walk, bool layer_order, Provenance provenance = {});
 
@@ -54,6 +58,7 @@ class OfferedVersion {
   const std::vector<std::byte>& encoded_manifest() const { return encoded_manifest_; }
   PublishMode mode() const { return walk_ ? PublishMode::kStream : PublishMode::kSnapshot; }
   const Offer& offer() const { return offer_; }
+  const DigestsBySchedule& chunk_digests() const { return chunk_digests_; }
   RelayedChunks* relayed() const { return relayed_.get(); }  // null: the version is this publisher's own
   bool borrowed() const { return borrowed_; }
   const WorkCost& cost() const { return cost_; }
@@ -85,6 +90,7 @@ class OfferedVersion {
   const WorkCost cost_;
   const bool layer_order_ = false;
   const Provenance provenance_;
+  const DigestsBySchedule chunk_digests_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::map<VersionUse, int> uses_;                      // guarded by mutex_

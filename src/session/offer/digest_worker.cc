@@ -39,9 +39,7 @@ void AddDigests(const Schedule& schedule, const Offer& offer, WorkerPool& pool, 
     return;
   }
   digests.resize(end);
-  pool.For(end - first, [&](std::size_t i) {
-    digests[first + i] = ChunkDigest(schedule.RegionsOf(chunks[first + i]), offer.tensors);
-  });
+  DigestChunks(schedule, offer.tensors, first, std::span(digests).subspan(first), pool);
 }
 
 }  // namespace
@@ -85,6 +83,9 @@ void DigestWorker::Run(const std::stop_token& stop) {
 
 void DigestWorker::TakeJobs(Deadline deadline) {
   while (std::optional<DigestJob> job = jobs_.Pop(deadline)) {
+    if (const auto hold = job->hold.lock()) {
+      context_.asked.Note(hold->version()->manifest().layout_digest(), job->schedule_digest, job->schedule);
+    }
     std::ranges::stable_sort(job->amax_requests, {}, &AmaxRequest::before_chunk);
     under_way_.push_back({.job = *std::move(job)});
     deadline = Deadline::After(std::chrono::milliseconds(0));
@@ -157,7 +158,8 @@ std::vector<Digest>& DigestWorker::KnownDigests(const DigestJob& job, const Offe
   const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
   if (known_.size() >= kMostKnown) known_.erase(known_.begin());  // of the oldest offer
-  return known_[key];
+  const auto before = version.chunk_digests().find(job.schedule_digest);
+  return known_[key] = before == version.chunk_digests().end() ? std::vector<Digest>() : before->second;
 }
 
 }  // namespace layercast

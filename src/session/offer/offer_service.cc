@@ -44,7 +44,8 @@ class OfferService::Impl {
  public:
   Impl(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints, DeviceBytes* device,
        std::vector<std::unique_ptr<Transport>> transports)
-      : transports_(std::move(transports)),
+      : pool_(pool),
+        transports_(std::move(transports)),
         context_(MakeContext(options.name + " '" + options.endpoint + "'")),
         library_threads_(context_),
         socket_(context_, zmq::socket_type::router) {
@@ -65,6 +66,7 @@ class OfferService::Impl {
                         .arena = *arena_,
                         .device = device,
                         .ends = end_pointers_,
+                        .asked = asked_,
                         .take_offer_ids = [this](std::uint64_t count) { return next_offer_id_.fetch_add(count); }},
             .channels = [this](const OfferedVersion& version) { return ChannelsOf(version); },
             .core_seconds = [this] { return CoreSeconds(); }});
@@ -90,6 +92,9 @@ class OfferService::Impl {
     return std::ranges::all_of(end_pointers_, [&](const OfferingEnd* end) { return end->reads_from(device); });
   }
   std::uint64_t NextOfferId() { return next_offer_id_.fetch_add(1); }
+  DigestsBySchedule DigestsOfAsked(const Digest& layout, const layercast::Offer& next) {
+    return asked_.DigestsOf(layout, next, pool_);
+  }
 
   void Offer(std::shared_ptr<OfferedVersion> version) {
     std::map<std::uint64_t, CarriedOffer> carried;    // a map, so that nothing can fail once receivers may ask for it
@@ -221,6 +226,7 @@ class OfferService::Impl {
     }
   }
 
+  WorkerPool& pool_;
   HostMemory host_memory_;
   const std::vector<std::unique_ptr<Transport>> transports_;
   PeerLedger ledger_{wire::kMaxFrameBytes};  // outlives the context
@@ -239,6 +245,7 @@ class OfferService::Impl {
   std::map<std::uint64_t, CarriedOffer> carried_;  // the snapshots, by offer; guarded by versions_mutex_
   std::atomic<std::uint64_t> next_offer_id_{1};
   Outbox outbox_;
+  AskedSchedules asked_;
   std::atomic<bool> sweep_now_{false};
   // Null once stopped. Guarded by versions_mutex_, except on the service's thread, which ends before it becomes null.
   std::unique_ptr<VersionDesk> desk_;
@@ -257,6 +264,9 @@ std::string OfferService::endpoint() const { return impl_->endpoint(); }
 MemoryResource& OfferService::arena() { return impl_->arena(); }
 bool OfferService::carries(const Device& device) const { return impl_->carries(device); }
 std::uint64_t OfferService::NextOfferId() { return impl_->NextOfferId(); }
+DigestsBySchedule OfferService::DigestsOfAsked(const Digest& layout, const layercast::Offer& next) {
+  return impl_->DigestsOfAsked(layout, next);
+}
 void OfferService::Offer(std::shared_ptr<OfferedVersion> version) { impl_->Offer(std::move(version)); }
 void OfferService::Withdraw(const std::shared_ptr<OfferedVersion>& version) { impl_->Withdraw(version); }
 void OfferService::Expire(const std::shared_ptr<OfferedVersion>& version) { impl_->Expire(version); }

@@ -12,6 +12,7 @@
 #include "src/base/threads/worker_pool.h"
 #include "src/session/link/device_bytes.h"
 #include "src/session/link/offered_version.h"
+#include "src/session/offer/asked_schedules.h"
 
 namespace layercast {
 
@@ -52,6 +53,9 @@ class OfferService {
   // Whether every channel can hand over memory of that device.
   bool carries(const Device& device) const;
   std::uint64_t NextOfferId();
+  // The chunk digests that receivers will ask for, if they ask of this snapshot what they asked of the last version
+  // with its layout (asked_schedules.h).
+  DigestsBySchedule DigestsOfAsked(const Digest& layout, const layercast::Offer& next);
 
   // Offers a version, which is the newest from now on. Receivers may ask for it until it is withdrawn.
   void Offer(std::shared_ptr<OfferedVersion> version);

@@ -10,6 +10,7 @@
 #include "src/base/threads/worker_pool.h"
 #include "src/session/link/device_bytes.h"
 #include "src/session/link/outbox.h"
+#include "src/session/offer/asked_schedules.h"
 #include "src/transport/channel/channel.h"
 
 namespace layercast {
@@ -22,6 +23,7 @@ struct ServeContext {
   MemoryResource& arena;  // for streams' windows, and for what a failpoint corrupts; a channel's own, if one has any
   DeviceBytes* device;    // null: nothing that is offered lies on one
   std::span<OfferingEnd* const> ends;
+  AskedSchedules& asked;
   std::function<std::uint64_t(std::uint64_t count)> take_offer_ids;  // the first of `count` that nobody else uses
 };
 

@@ -1,7 +1,10 @@
 #include "src/tensor/kernels/stream_copy.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+
+#include "src/base/rounding.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/tensor/kernels/stream_copy.cc"
@@ -39,6 +42,7 @@ namespace {
 
 constexpr std::size_t kWorthStreaming = 128U << 10;
 constexpr std::size_t kLine = 64;
+constexpr std::size_t kShare = 1U << 20;  // what a thread copies before it takes more
 
 }  // namespace
 
@@ -52,6 +56,13 @@ void StreamCopy(const std::byte* from, std::size_t bytes, std::byte* to) {
     done += HWY_DYNAMIC_DISPATCH(CopyPastCaches)(from + done, bytes - done, to + done);
   }
   if (done < bytes) std::memcpy(to + done, from + done, bytes - done);
+}
+
+void StreamCopy(const std::byte* from, std::size_t bytes, std::byte* to, WorkerPool& pool) {
+  pool.For(CeilDivide(bytes, kShare), [&](std::size_t i) {
+    const std::size_t begin = i * kShare;
+    StreamCopy(from + begin, std::min(kShare, bytes - begin), to + begin);
+  });
 }
 
 }  // namespace layercast

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "layercast/error.h"
-#include "src/base/digest/digest.h"
+#include "src/base/digest/digest_all.h"
 #include "src/tensor/kernels/scan.h"
 
 namespace layercast {
@@ -55,7 +55,7 @@ TensorSummary SummaryOf(const std::string& name, const TensorView& tensor, Worke
   CheckReadable(name, tensor);
   const ScanResult scan = Scan(Matrix(tensor), pool);
   if (scan.first_non_finite >= 0) ThrowNonFinite(name, tensor, scan.first_non_finite);
-  return {.digest = DigestOf({tensor.data, static_cast<std::size_t>(tensor.num_bytes())}), .amax = scan.amax};
+  return {.digest = DigestOf({tensor.data, static_cast<std::size_t>(tensor.num_bytes())}, pool), .amax = scan.amax};
 }
 
 ManifestEntry EntryOf(const std::string& name, const TensorView& tensor, WorkerPool& pool) {

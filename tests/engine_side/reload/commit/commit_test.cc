@@ -91,15 +91,21 @@ TEST(Commit, SharesAreAllBytesOfAllTensors) {
   EXPECT_EQ(shares[0].last, 2U) << "small tensors and the beginning of the next";
 }
 
-TEST(Commit, WritesPartsOfABufferThatMayBeCut) {
+TEST(Commit, WritesSavesAndRestoresPiecesOfABufferThatMayBeCut) {
   const auto bytes = RandomBytes(300'000);
   std::vector<std::byte> memory(bytes.size());
   KernelTensor tensor{.spec = {}, .destination = {}, .padding = {}, .num_bytes = bytes.size()};
   tensor.destination = {"t", memory.data(), DType::kF8E4M3, {300'000}, {}, {}};
   const std::span<const std::byte> all(bytes);
   HostRig rig;
-  WritePart(*rig.place, tensor, 0, all.first(200'001));
-  WritePart(*rig.place, tensor, 200'001, all.subspan(200'001));
+  const TensorPiece pieces[] = {{tensor, 0, 200'001}, {tensor, 200'001, bytes.size()}};
+  for (const TensorPiece& piece : pieces) WritePiece(*rig.place, piece, all);
+  EXPECT_EQ(memory, bytes);
+  std::vector<std::byte> log(bytes.size());
+  for (const TensorPiece& piece : pieces) SavePiece(*rig.place, piece, log);
+  EXPECT_EQ(log, bytes);
+  std::ranges::fill(memory, std::byte{0});
+  for (const TensorPiece& piece : pieces) RestorePiece(*rig.place, piece, log);
   EXPECT_EQ(memory, bytes);
 }
 

@@ -20,7 +20,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(DigestOfViews, IsThatOfThePackedBytesHoweverShortTheRowsAre) {
-  std::vector<std::byte> source(90'000);
+  WorkerPool pool(3);
+  std::vector<std::byte> source(1'900'000);
   for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i * 7 + i / 256);
   for (const std::size_t row_bytes : {1U, 2U, 3U, 8U, 255U, 256U, 300U}) {
     const RegionView view{source.data() + 1, row_bytes, (source.size() - 1) / (2 * row_bytes), 2 * row_bytes};
@@ -28,6 +29,7 @@ TEST(DigestOfViews, IsThatOfThePackedBytesHoweverShortTheRowsAre) {
     for (std::size_t row = 0; row < view.rows; ++row)
       packed.insert(packed.end(), view.row(row), view.row(row) + row_bytes);
     EXPECT_EQ(DigestOfViews({&view, 1}), DigestOf(packed)) << row_bytes;
+    EXPECT_EQ(DigestOfViews({&view, 1}, pool), DigestOf(packed)) << row_bytes;
   }
 }
 
