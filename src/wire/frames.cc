@@ -13,9 +13,9 @@ namespace {
 constexpr std::uint32_t kMagic = 0x4657434C;  // "LCWF"
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
-    "hello",        "welcome",    "subscribe",  "need_schedule", "subscribed", "tensor_ready", "tensor_done",
-    "stream_end",   "ping",       "pong",       "bye",           "refused",    "status",       "status_answer",
-    "more_digests", "fetch_from", "relay_lost", "chunks_ready",  "progress",   "cost_request", "serving_cost"};
+    "hello",        "welcome",    "subscribe",  "need_schedule", "subscribed", "tensors_ready", "tensor_done",
+    "stream_end",   "ping",       "pong",       "bye",           "refused",    "status",        "status_answer",
+    "more_digests", "fetch_from", "relay_lost", "chunks_ready",  "progress",   "cost_request",  "serving_cost"};
 
 // Every field here is called what its errors call it, in whichever part of it they are.
 
@@ -123,14 +123,17 @@ void Fields(auto& archive, Is<Subscribed> auto& subscribed) {
   Amaxes(archive, subscribed.amax);
 }
 
-void Fields(auto& archive, Is<TensorReady> auto& ready) {
-  archive.Number(ready.sequence, "sequence");
-  archive.Number(ready.tensor, "tensor");
-  archive.Number(ready.offer_id, "offer");
-  archive.Float(ready.amax, "amax");
-  OneDigest(archive, ready.digest);
-  Floats(archive, ready.axis_amax);
-  Digests(archive, ready.chunk_digests);
+void Fields(auto& archive, Is<TensorsReady> auto& ready) {
+  List<std::uint32_t>(archive, ready.tensors, 52, "tensors", [&](auto& tensor) {
+    archive.Number(tensor.sequence, "sequence");
+    archive.Number(tensor.tensor, "tensor");
+    archive.Number(tensor.offer_id, "offer");
+    archive.Number(tensor.offset, "offset");
+    archive.Float(tensor.amax, "amax");
+    OneDigest(archive, tensor.digest);
+    Floats(archive, tensor.axis_amax);
+    Digests(archive, tensor.chunk_digests);
+  });
 }
 
 void Fields(auto& archive, Is<TensorDone> auto& done) { archive.Number(done.sequence, "sequence"); }

@@ -16,8 +16,8 @@ namespace layercast::wire {
 
 // The protocols that this release speaks: only one, because no release spoke protocol 1. A later release that changes a
 // message gives its protocol the next number, and speaks both that one and the one before.
-inline constexpr std::uint16_t kOldestProtocol = 2;
-inline constexpr std::uint16_t kNewestProtocol = 2;
+inline constexpr std::uint16_t kOldestProtocol = 3;
+inline constexpr std::uint16_t kNewestProtocol = 3;
 inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
 inline constexpr std::size_t kMaxAskBytes = 32U << 20;    // for frames that a receiver sends
 inline constexpr std::size_t kMaxConfigBytes = 1U << 20;  // of a welcome's config
@@ -101,17 +101,25 @@ struct Subscribed {
   bool operator==(const Subscribed&) const = default;
 };
 
-struct TensorReady {
-  std::uint32_t sequence = 0;
+// A tensor of a stream that waits for the receiver.
+struct ReadyTensor {
+  std::uint32_t sequence = 0;  // from 1 on, in the order in which they come
   std::uint32_t tensor = 0;
   std::uint64_t offer_id = 0;
+  std::uint64_t offset = 0;  // of the tensor in the offer
   float amax = 0;
   Digest digest;
   std::vector<float> axis_amax;
   std::vector<Digest> chunk_digests;  // one for each chunk of the schedule that belongs to this tensor, in order
-  bool operator==(const TensorReady&) const = default;
+  bool operator==(const ReadyTensor&) const = default;
 };
 
+struct TensorsReady {
+  std::vector<ReadyTensor> tensors;
+  bool operator==(const TensorsReady&) const = default;
+};
+
+// Of this tensor, and of all before it.
 struct TensorDone {
   std::uint32_t sequence = 0;
   bool operator==(const TensorDone&) const = default;
@@ -227,7 +235,7 @@ struct ServingCost {
 };
 
 // The messages in the order of their type numbers, which begin with 1.
-using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorReady, TensorDone, StreamEnd,
+using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorsReady, TensorDone, StreamEnd,
                              Ping, Pong, Bye, Refused, StatusRequest, StatusAnswer, MoreDigests, FetchFrom, RelayLost,
                              ChunksReady, Progress, CostRequest, ServingCost>;
 
@@ -238,7 +246,7 @@ struct Frame {
   bool operator==(const Frame&) const = default;
 };
 
-// "hello", "tensor_ready", ...
+// "hello", "tensors_ready", ...
 std::string_view MessageName(const Message& message);
 
 std::vector<std::byte> Encode(const Frame& frame);

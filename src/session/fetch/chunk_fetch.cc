@@ -13,9 +13,13 @@ constexpr std::chrono::milliseconds kReasonTime{500};
 
 double SecondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-std::vector<Region> OfTensorZero(std::span<const Region> planned) {
+// Regions of a tensor as those of an offer's one run of bytes, in which it begins at `offset`.
+std::vector<Region> InOffer(std::span<const Region> planned, std::uint64_t offset) {
   std::vector<Region> regions(planned.begin(), planned.end());
-  for (Region& region : regions) region.tensor = 0;
+  for (Region& region : regions) {
+    region.tensor = 0;
+    region.offset += offset;
+  }
   return regions;
 }
 
@@ -40,13 +44,12 @@ void ChunkFetch::Request() {
   for (; !wanted_.empty() && window_.HasRoom(); wanted_.pop_front()) Submit(wanted_.front());
 }
 
-// A stream's offer holds one tensor, which has number 0 there.
 void ChunkFetch::Submit(const Wanted& wanted) {
   const Chunk& chunk = schedule_.chunks()[wanted.chunk];
   const std::span<const Region> planned = schedule_.RegionsOf(chunk);
   OverChannel([&] {
     if (peer_.mode() == PublishMode::kStream) {
-      window_.Submit(wanted.chunk, wanted.offer, OfTensorZero(planned), chunk.num_bytes);
+      window_.Submit(wanted.chunk, wanted.offer, InOffer(planned, wanted.offset), chunk.num_bytes);
     } else {
       window_.Submit(wanted.chunk, wanted.offer, planned, chunk.num_bytes);
     }

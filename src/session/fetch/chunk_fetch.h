@@ -33,12 +33,19 @@ class ChunkFetch {
   FetchStats& stats() const { return stats_; }
   Deadline deadline() const { return deadline_; }
   bool nothing_under_way() const { return window_.empty(); }
+  // The channel hands out views of the publisher's memory.
+  bool attaches() const { return peer_.channel().attaches(); }
+  // The chunk that is asked for next. There must be one.
+  std::uint32_t next_wanted() const { return wanted_.front().chunk; }
 
   // How long one poll of a channel or a link may take before the others are polled.
   static constexpr std::chrono::milliseconds kPollStep{100};
 
-  // Says that the chunk, which lies in `offer`, is to be asked for after those that are wanted already.
-  void Want(std::uint64_t offer, std::uint32_t chunk) { wanted_.push_back({offer, chunk}); }
+  // Says that the chunk, which lies in `offer`, is to be asked for after those that are wanted already. Of a stream,
+  // its tensor begins at `offset` of the offer.
+  void Want(std::uint64_t offer, std::uint32_t chunk, std::uint64_t offset = 0) {
+    wanted_.push_back({offer, chunk, offset});
+  }
   // Asks for as many of the chunks that are wanted as there is room for.
   void Request();
   // Waits no longer than `step` for a chunk. On nullopt, look at the links before the next call.
@@ -64,6 +71,7 @@ class ChunkFetch {
   struct Wanted {
     std::uint64_t offer = 0;
     std::uint32_t chunk = 0;
+    std::uint64_t offset = 0;
   };
 
   void Submit(const Wanted& wanted);

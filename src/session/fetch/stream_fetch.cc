@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "layercast/error.h"
@@ -39,7 +41,8 @@ class StreamFetch::Part {
       : fetch_(fetch), chunks_(chunks), publisher_(publisher), chunks_of_(GroupByTensor(chunks.schedule())) {}
 
   ChunkFetch& chunks() { return chunks_; }
-  bool ended() const { return ended_; }
+  bool ended() const { return ended_ && ready_.empty(); }
+  bool awaits_chunks() const { return !of_chunk_.empty(); }
   std::uint64_t bytes_left() const { return chunks_.schedule().total_bytes() - note_.bytes(); }
 
   std::string Stage() const {
@@ -49,11 +52,39 @@ class StreamFetch::Part {
 
   void Take(const wire::Message& message) {
     if (const auto* end = std::get_if<wire::StreamEnd>(&message)) return CheckEnd(*end);
-    const auto* ready = std::get_if<wire::TensorReady>(&message);
-    if (ready == nullptr || ready->tensor >= chunks_.manifest().size()) {
-      chunks_.peer().Refuse("sent '" + std::string(wire::MessageName(message)) + "' out of place while " + Stage());
+    const auto* ready = std::get_if<wire::TensorsReady>(&message);
+    if (ready == nullptr || ready->tensors.empty()) RefuseOutOfPlace(message);
+    for (const wire::ReadyTensor& tensor : ready->tensors) {
+      if (tensor.tensor >= chunks_.manifest().size()) RefuseOutOfPlace(message);
+      Announce(tensor);
     }
-    TakeTensor(*ready);
+    Settle();
+  }
+
+  // Takes one of the chunks that are awaited, if one comes within `step`: in the order in which they come, because a
+  // layer takes its pieces in any order.
+  bool TakeChunk(std::chrono::milliseconds step) {
+    // What is read where it lies is checked when nothing is under way (Settle).
+    if (chunks_.nothing_under_way() || !chunks_.attaches()) Request();
+    const std::string stage = chunks_.StageOf(of_chunk_.begin()->first);
+    const auto begin = Deadline::Clock::now();
+    std::optional<ArrivedChunk> arrived =
+        NamingTensor([&] { return chunks_.Poll(stage, step); }, [&] { return Oldest(); });
+    note_.WaitedSince(begin);
+    if (!arrived) return false;
+    const auto awaited = of_chunk_.find(arrived->chunk);
+    LAYERCAST_CHECK(awaited != of_chunk_.end());
+    Ready& ready = *awaited->second;
+    const std::vector<std::uint32_t>& of_tensor = chunks_of_.at(ready.tensor);
+    const auto number = std::ranges::lower_bound(of_tensor, arrived->chunk) - of_tensor.begin();
+    const Digest& expected = ready.digests[static_cast<std::size_t>(number)];
+    fetch_.sink_.OnChunk(fetch_.schedule_.WholeOf(publisher_, arrived->chunk), chunks_.Verified(*arrived, expected));
+    chunks_.Done(arrived->chunk);
+    note_.Used(chunks_.schedule().chunks()[arrived->chunk].num_bytes);
+    of_chunk_.erase(awaited);
+    --ready.left;
+    Settle();
+    return true;
   }
 
   // Keeps the session alive, stores what has come for later, as messages may be ahead of chunks, and says how far this
@@ -64,7 +95,22 @@ class StreamFetch::Part {
   }
 
  private:
-  void TakeTensor(const wire::TensorReady& ready) {
+  // A tensor that the publisher has, and of which some chunks are awaited.
+  struct Ready {
+    std::uint32_t sequence;
+    std::uint32_t tensor;
+    std::uint64_t offer;
+    std::vector<Digest> digests;  // of its chunks
+    std::size_t left;             // how many are awaited
+  };
+  // How many bytes are taken before the publisher is told that it may use their memory again, if more tensors are here.
+  static constexpr std::uint64_t kTellEvery = std::uint64_t{1} << 20;
+
+  [[noreturn]] void RefuseOutOfPlace(const wire::Message& message) const {
+    chunks_.peer().Refuse("sent '" + std::string(wire::MessageName(message)) + "' out of place while " + Stage());
+  }
+
+  void Announce(const wire::ReadyTensor& ready) {
     const std::uint32_t number = fetch_.schedule_.numbers().FirstOf(publisher_) + ready.tensor;
     PublisherSession& publisher = chunks_.peer();
     ++tensors_;
@@ -74,58 +120,61 @@ class StreamFetch::Part {
       publisher.CheckAmax(ready.tensor, ready.axis_amax);
       fetch_.sink_.OnAxisAmax(number, ready.axis_amax);
     }
+    ready_.push_back({ready.sequence, ready.tensor, ready.offer_id, {}, 0});
     const auto wanted = chunks_of_.find(ready.tensor);
-    if (wanted != chunks_of_.end()) TakeChunks(wanted->second, ready);
-    publisher.link().Send(wire::TensorDone{ready.sequence});
+    if (wanted != chunks_of_.end()) WantChunks(wanted->second, ready);
   }
 
-  // Takes chunks in the order in which they come, because a layer takes its pieces in any order.
-  void TakeChunks(const std::vector<std::uint32_t>& chunks, const wire::TensorReady& ready) {
+  void WantChunks(const std::vector<std::uint32_t>& chunks, const wire::ReadyTensor& ready) {
+    const std::string& name = chunks_.manifest().entry(ready.tensor).spec.name;
     if (ready.chunk_digests.size() != chunks.size()) {
-      chunks_.peer().Refuse("sent " + std::to_string(ready.chunk_digests.size()) + " chunk digests of '" +
-                            chunks_.manifest().entry(ready.tensor).spec.name + "', expected " +
-                            std::to_string(chunks.size()));
+      chunks_.peer().Refuse("sent " + std::to_string(ready.chunk_digests.size()) + " chunk digests of '" + name +
+                            "', expected " + std::to_string(chunks.size()));
     }
-    for (const std::uint32_t chunk : chunks) chunks_.Want(ready.offer_id, chunk);
+    Ready& last = ready_.back();
+    last.digests = ready.chunk_digests;
+    last.left = chunks.size();
     for (const std::uint32_t chunk : chunks) {
-      ArrivedChunk arrived = NextChunk(chunk);
-      const auto of_tensor = std::ranges::lower_bound(chunks, arrived.chunk) - chunks.begin();
-      const Digest& expected = ready.chunk_digests[static_cast<std::size_t>(of_tensor)];
-      fetch_.sink_.OnChunk(fetch_.schedule_.WholeOf(publisher_, arrived.chunk), chunks_.Verified(arrived, expected));
-      chunks_.Done(arrived.chunk);
-      note_.Used(chunks_.schedule().chunks()[arrived.chunk].num_bytes);
-    }
-    chunks_.ExpectOffered(ready.offer_id);
-  }
-
-  // Waits for any of the chunks that are wanted. `chunk` is the one that errors name.
-  ArrivedChunk NextChunk(std::uint32_t chunk) {
-    const std::string stage = chunks_.StageOf(chunk);
-    while (true) {
-      std::optional<ArrivedChunk> arrived = NamingTensor(chunk, [&] {
-        chunks_.Request();
-        const auto begin = Deadline::Clock::now();
-        std::optional<ArrivedChunk> came = chunks_.Poll(stage);
-        note_.WaitedSince(begin);
-        return came;
-      });
-      fetch_.LookAtLinks(stage);
-      if (arrived) return *std::move(arrived);
+      if (!of_chunk_.emplace(chunk, &last).second) chunks_.peer().Refuse("sent '" + name + "' twice");
+      chunks_.Want(ready.offer_id, chunk, ready.offset);
     }
   }
 
-  // Makes a call of the channel, whose errors then name the tensor: the channel knows only its number in the offer. If
-  // a region is missing there although it was in the manifest, the publisher does not hold what it promised.
-  template <typename Receive>
-  std::optional<ArrivedChunk> NamingTensor(std::uint32_t chunk, const Receive& receive) const {
+  void Request() {
+    NamingTensor([&] { chunks_.Request(); }, [&] { return of_chunk_.at(chunks_.next_wanted())->tensor; });
+  }
+
+  // The tensor of which chunks have been awaited for longest.
+  std::uint32_t Oldest() const {
+    return std::ranges::find_if(ready_, [](const Ready& ready) { return ready.left != 0; })->tensor;
+  }
+
+  // Lets go of the tensors that were taken whole, once it is known that what was read of them was theirs.
+  void Settle() {
+    if (chunks_.attaches() && !chunks_.nothing_under_way()) return;
+    std::optional<std::uint64_t> checked;
+    for (; !ready_.empty() && ready_.front().left == 0; ready_.pop_front()) {
+      const Ready& ready = ready_.front();
+      if (checked != ready.offer && !ready.digests.empty()) chunks_.ExpectOffered(*(checked = ready.offer));
+      untold_bytes_ += static_cast<std::uint64_t>(chunks_.manifest().entry(ready.tensor).spec.num_bytes());
+      settled_ = ready.sequence;
+    }
+    if (settled_ == told_ || (!ready_.empty() && untold_bytes_ < kTellEvery)) return;
+    chunks_.peer().link().Send(wire::TensorDone{settled_});
+    told_ = settled_;
+    untold_bytes_ = 0;
+  }
+
+  // Makes a call of the channel, whose errors then name the tensor: the channel knows only its offer. If a region is
+  // missing there although it was in the manifest, the publisher does not hold what it promised.
+  template <typename Call, typename TensorOf>
+  std::invoke_result_t<Call> NamingTensor(const Call& call, const TensorOf& tensor_of) const {
     try {
-      return receive();
+      return call();
     } catch (const Error& error) {
       const bool short_tensor = error.code() == ErrorCode::kInvalidArgument;
-      const Schedule& schedule = chunks_.schedule();
-      const std::uint32_t tensor = schedule.RegionsOf(schedule.chunks()[chunk]).front().tensor;
       throw Error(short_tensor ? ErrorCode::kCorrupt : error.code(),
-                  "'" + chunks_.manifest().entry(tensor).spec.name + "': " + error.what());
+                  "'" + chunks_.manifest().entry(tensor_of()).spec.name + "': " + error.what());
     }
   }
 
@@ -142,7 +191,12 @@ class StreamFetch::Part {
   const std::uint32_t publisher_;
   const ChunksByTensor chunks_of_;
   ProgressNote note_{chunks_.peer()};
-  std::uint32_t tensors_ = 0;  // how many came
+  std::deque<Ready> ready_;                   // that are not settled, as they came
+  std::map<std::uint32_t, Ready*> of_chunk_;  // by chunk that is awaited
+  std::uint32_t tensors_ = 0;                 // how many came
+  std::uint32_t settled_ = 0;                 // the last tensor that is, by its sequence
+  std::uint32_t told_ = 0;                    // the last one that the publisher was told of
+  std::uint64_t untold_bytes_ = 0;            // of those since
   bool ended_ = false;
 };
 
@@ -160,7 +214,7 @@ StreamFetch::~StreamFetch() = default;
 void StreamFetch::Run() {
   while (!open_.empty()) {
     std::ranges::stable_sort(open_, std::greater(), &Part::bytes_left);
-    if (!TakeWhatCame()) Await(*open_.front());
+    if (!TakeWhatCame()) AwaitMore();
     std::erase_if(open_, [](const Part* part) { return part->ended(); });
     if (!open_.empty()) LookAtLinks(open_.front()->Stage());
   }
@@ -173,11 +227,20 @@ bool StreamFetch::TakeWhatCame() {
       return true;
     }
   }
-  return false;
+  constexpr std::chrono::milliseconds kNow{0};
+  return open_.size() > 1 &&
+         std::ranges::any_of(open_, [&](Part* part) { return part->awaits_chunks() && part->TakeChunk(kNow); });
 }
 
-void StreamFetch::Await(Part& part) {
+// Waits for a chunk where any is awaited: the next tensors are then asked for in time.
+void StreamFetch::AwaitMore() {
   const auto step = open_.size() == 1 ? ChunkFetch::kPollStep : kTurn;
+  const auto awaits = std::ranges::find_if(open_, &Part::awaits_chunks);
+  if (awaits != open_.end()) {
+    (*awaits)->TakeChunk(step);
+    return;
+  }
+  Part& part = *open_.front();
   if (const std::optional<wire::Message> message = part.chunks().PollMessage(part.Stage(), step)) part.Take(*message);
 }
 

@@ -1,5 +1,6 @@
-// The walk over a stream, or over those of several publishers at once. It takes each tensor when its publisher comes to
-// it: the chunks of it that the schedule wants. Used by the fetching half of a session.
+// The walk over a stream, or over those of several publishers at once. It takes tensors when their publisher comes to
+// them: the chunks of them that the schedule wants, which are asked for as soon as they can be had. Used by the
+// fetching half of a session.
 #pragma once
 
 #include <memory>
@@ -28,7 +29,7 @@ class StreamFetch {
  private:
   class Part;
   bool TakeWhatCame();
-  void Await(Part& part);
+  void AwaitMore();
   // Checks that every publisher is there, those that have ended too, while one is waited for.
   void LookAtLinks(const std::string& stage);
 

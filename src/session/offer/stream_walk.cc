@@ -1,7 +1,6 @@
 #include "src/session/offer/stream_walk.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -9,20 +8,16 @@
 #include "layercast/error.h"
 #include "src/base/as_error.h"
 #include "src/base/log.h"
-#include "src/base/memory/buffer_for.h"
 #include "src/base/threads/thread_name.h"
 #include "src/session/link/chunk_digests.h"
 #include "src/session/link/trainer_cost.h"
+#include "src/tensor/kernels/stream_copy.h"
 #include "src/tensor/manifest/manifest_entry.h"
 #include "src/tensor/tensor_part.h"
+#include "src/transport/channel/offer_views.h"
 
 namespace layercast {
-namespace {
-
-// How many slots a window has at most: each costs a message in a socket's queue.
-constexpr std::size_t kMostSlots = 256;
-
-}  // namespace
+namespace {}  // namespace
 
 StreamWalk::StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<StreamReader> readers,
                        const ServeContext& context, StreamWindow& window)
@@ -32,9 +27,9 @@ StreamWalk::StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<Stre
       context_(context),
       window_(window),
       share_(std::in_place, window),
-      first_offer_id_(context.take_offer_ids(version_->manifest().size() + 1)) {
+      blocks_(context, context.take_offer_ids(version_->manifest().size())) {
   for (const StreamReader& reader : readers_) {
-    present_.insert(reader.key);
+    taken_.emplace(reader.key, 0);
     auto& chunks_of = chunks_of_.emplace_back();
     for (std::uint32_t i = 0; i < reader.schedule->chunks().size(); ++i) {
       chunks_of.emplace(reader.schedule->RegionsOf(reader.schedule->chunks()[i]).front().tensor, i);
@@ -45,15 +40,14 @@ StreamWalk::StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<Stre
 
 void StreamWalk::Done(const SessionKey& reader, std::uint32_t sequence) {
   const std::lock_guard lock(mutex_);
-  const auto slot = slots_.find(sequence);
-  if (slot != slots_.end()) slot->second.awaited.erase(reader);
+  const auto taken = taken_.find(reader);
+  if (taken != taken_.end()) taken->second = std::max(taken->second, sequence);
   changed_.notify_all();
 }
 
 void StreamWalk::Leave(const SessionKey& reader) {
   const std::lock_guard lock(mutex_);
-  present_.erase(reader);
-  for (auto& [sequence, slot] : slots_) slot.awaited.erase(reader);
+  left_ = taken_.erase(reader) != 0 || left_;
   changed_.notify_all();
 }
 
@@ -79,12 +73,11 @@ void StreamWalk::Run(const std::stop_token& stop) {
 
 void StreamWalk::End() {
   hold_.reset();
-  std::map<std::uint32_t, Slot> left;  // destroyed after the lock is gone, and before the share
-  {
+  const bool awaited = [this] {
     const std::lock_guard lock(mutex_);
-    if (present_.empty()) left.swap(slots_);
-  }
-  left.clear();
+    return !taken_.empty();
+  }();
+  if (!awaited) blocks_.Clear();  // not under the lock: taking an offer back may wait for a receiver
   share_.reset();
   const std::lock_guard lock(mutex_);
   ended_ = true;
@@ -132,11 +125,12 @@ void StreamWalk::WalkAll(const std::stop_token& stop) {
       throw Error(ErrorCode::kInvalidArgument, "the source yielded " + DescribePart(*named) + " twice");
     }
     yielded[tensor] = true;
-    if (!MakeRoom(static_cast<std::uint64_t>(manifest.entry(tensor).spec.num_bytes()), stop)) return;
+    const auto bytes = static_cast<std::size_t>(manifest.entry(tensor).spec.num_bytes());
+    if (!AwaitReaders(stop, [&] { return blocks_.HasRoom(bytes, window_.share()); })) return;
     Send(++sequence, tensor, *named);
   }
   for (const StreamReader& reader : readers_) context_.outbox.Put(reader.key, wire::StreamEnd{sequence, ToWire(cost)});
-  while (!stop.stop_requested() && !slots_.empty()) MakeRoom(window_.bytes, stop);
+  AwaitReaders(stop, [this] { return blocks_.waiting() == 0; });
 }
 
 // Its number in the manifest. Throws kInvalidArgument unless it is as it was declared, and has its bytes.
@@ -157,61 +151,44 @@ std::uint32_t StreamWalk::Declared(const NamedTensor& named) const {
   return static_cast<std::uint32_t>(tensor);
 }
 
-// Waits until the window has room for `bytes`; one tensor always fits an empty window. Returns false if no reader is
-// left.
-bool StreamWalk::MakeRoom(std::uint64_t bytes, const std::stop_token& stop) {
-  while (true) {
-    RetireDoneSlots();
-    std::unique_lock lock(mutex_);
-    if (present_.empty() || stop.stop_requested()) return false;
-    const bool fits = window_used_ + bytes <= window_.share() && slots_.size() < kMostSlots;
-    if (slots_.empty() || fits) return true;
-    changed_.wait(lock, stop, [this] {
-      return present_.empty() ||
-             std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) { return slot.second.awaited.empty(); });
-    });
-  }
+// How many tensors all readers that are there have taken; under mutex_.
+std::uint32_t StreamWalk::TakenByAll() const {
+  const auto least = std::ranges::min_element(taken_, {}, [](const auto& reader) { return reader.second; });
+  return least == taken_.end() ? 0 : least->second;
 }
 
-void StreamWalk::RetireDoneSlots() {
-  std::vector<Slot> done;  // destroyed after the lock is gone: taking an offer back may wait for a receiver
-  const std::lock_guard lock(mutex_);
-  for (auto slot = slots_.begin(); slot != slots_.end();) {
-    if (!slot->second.awaited.empty()) {
-      ++slot;
-      continue;
-    }
-    window_used_ -= slot->second.memory.size();
-    done.push_back(std::move(slot->second));
-    slot = slots_.erase(slot);
+template <class Enough>
+bool StreamWalk::AwaitReaders(const std::stop_token& stop, const Enough& enough) {
+  while (true) {
+    std::unique_lock lock(mutex_);
+    if (taken_.empty() || stop.stop_requested()) return false;
+    const bool left = std::exchange(left_, false);
+    const std::uint32_t taken = TakenByAll();
+    lock.unlock();  // taking an offer back may wait for a receiver
+    if (left) blocks_.Seal();
+    blocks_.Retire(taken);
+    if (enough()) return true;
+    lock.lock();
+    changed_.wait(lock, stop, [&] { return taken_.empty() || left_ || TakenByAll() != taken; });
   }
 }
 
 void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedTensor& named) {
   const auto bytes = static_cast<std::size_t>(named.tensor.num_bytes());
-  Slot slot;
-  slot.memory = BufferFor("'" + named.name + "' of the stream", context_.arena, std::max<std::size_t>(bytes, 1));
-  const TensorView readable = CopyIn(named, slot.memory);
+  StreamPlace place = blocks_.Place(named.name, bytes, window_.share());
+  const TensorView readable = CopyIn(named, place.memory);
   const TensorSummary summary = SummaryOf(named.name, readable, context_.pool);
-  Offer offer{.id = first_offer_id_ + sequence, .tensors = {{slot.memory.data(), bytes}}};
-
   std::vector<std::vector<Digest>> digests;
   for (std::size_t reader = 0; reader < readers_.size(); ++reader) {
-    digests.push_back(DigestChunks(reader, tensor, slot));
+    digests.push_back(DigestChunks(reader, tensor, place.memory));
   }
-  if (context_.failpoints.Hit("send.tensor")) offer.tensors.front().bytes = bytes / 2;
-  slot.offer.emplace(offer, context_.ends);
-  {
-    const std::lock_guard lock(mutex_);
-    slot.awaited = present_;
-    window_used_ += slot.memory.size();
-    slots_.emplace(sequence, std::move(slot));
-  }
+  blocks_.Offer(place, context_.failpoints.Hit("send.tensor") ? bytes / 2 : bytes);
   for (std::size_t i = 0; i < readers_.size(); ++i) {
     const StreamReader& reader = readers_[i];
-    wire::TensorReady ready{.sequence = sequence,
+    wire::ReadyTensor ready{.sequence = sequence,
                             .tensor = tensor,
-                            .offer_id = offer.id,
+                            .offer_id = place.offer_id,
+                            .offset = place.offset,
                             .amax = summary.amax,
                             .digest = summary.digest,
                             .axis_amax = {},
@@ -225,24 +202,25 @@ void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedT
   }
 }
 
-// Copies a tensor into its slot. Returns what the host can read of it: the tensor where it lies, or, if that is on a
+// Copies a tensor to its place. Returns what the host can read of it: the tensor where it lies, or, if that is on a
 // device, the copy.
-TensorView StreamWalk::CopyIn(const NamedTensor& named, const Buffer& slot) const {
+TensorView StreamWalk::CopyIn(const NamedTensor& named, std::span<std::byte> place) const {
   TensorView tensor = named.tensor;
   const auto bytes = static_cast<std::size_t>(tensor.num_bytes());
   if (tensor.device.kind != Device::Kind::kHost && context_.device != nullptr) {
-    context_.device->ToHost(tensor.device, tensor.data, bytes, slot.data());
-    tensor.data = slot.data();
+    context_.device->ToHost(tensor.device, tensor.data, bytes, place.data());
+    tensor.data = place.data();
     tensor.device = {};
     return tensor;
   }
   CheckReadable(named.name, tensor);
-  if (bytes != 0) std::memcpy(slot.data(), tensor.data, bytes);
+  StreamCopy(tensor.data, bytes, place.data(), context_.pool);
   return tensor;
 }
 
-std::vector<Digest> StreamWalk::DigestChunks(std::size_t reader, std::uint32_t tensor, Slot& slot) {
-  const OfferedTensor whole{slot.memory.data(), slot.memory.size()};
+std::vector<Digest> StreamWalk::DigestChunks(std::size_t reader, std::uint32_t tensor,
+                                             std::span<std::byte> place) const {
+  const OfferedTensor whole{place.data(), place.size()};
   const Schedule& schedule = *readers_[reader].schedule;
   std::vector<Digest> digests;
   const auto [first, last] = chunks_of_[reader].equal_range(tensor);
@@ -250,8 +228,8 @@ std::vector<Digest> StreamWalk::DigestChunks(std::size_t reader, std::uint32_t t
     const auto wanted = schedule.RegionsOf(schedule.chunks()[chunk->second]);
     std::vector<Region> regions(wanted.begin(), wanted.end());
     for (Region& region : regions) region.tensor = 0;
-    digests.push_back(ChunkDigest(regions, {&whole, 1}));
-    if (context_.failpoints.Hit("send.chunk")) slot.memory.data()[regions.front().offset] ^= std::byte{1};
+    digests.push_back(DigestOfViews(ViewsOf({&whole, 1}, regions), context_.pool));
+    if (context_.failpoints.Hit("send.chunk")) place[regions.front().offset] ^= std::byte{1};
   }
   return digests;
 }

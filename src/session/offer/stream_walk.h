@@ -11,16 +11,15 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "layercast/memory.h"
 #include "src/session/link/offered_version.h"
 #include "src/session/offer/serve_context.h"
+#include "src/session/offer/stream_blocks.h"
 #include "src/tensor/kernels/axis_amax.h"
-#include "src/transport/channel/carried_offer.h"
 #include "src/wire/schedule.h"
 
 namespace layercast {
@@ -67,21 +66,18 @@ class StreamWalk {
   bool ended() const;
 
  private:
-  struct Slot {
-    Buffer memory;
-    std::optional<CarriedOffer> offer;  // destroyed before the memory
-    std::set<SessionKey> awaited;       // readers that still need it
-  };
   void Run(const std::stop_token& stop);
   void Fail(const Error& error);
   std::vector<std::string> Order() const;
   void WalkAll(const std::stop_token& stop);
   std::uint32_t Declared(const NamedTensor& named) const;
   void Send(std::uint32_t sequence, std::uint32_t tensor, const NamedTensor& named);
-  TensorView CopyIn(const NamedTensor& named, const Buffer& slot) const;
-  std::vector<Digest> DigestChunks(std::size_t reader, std::uint32_t tensor, Slot& slot);
-  bool MakeRoom(std::uint64_t bytes, const std::stop_token& stop);
-  void RetireDoneSlots();
+  TensorView CopyIn(const NamedTensor& named, std::span<std::byte> place) const;
+  std::vector<Digest> DigestChunks(std::size_t reader, std::uint32_t tensor, std::span<std::byte> place) const;
+  // Waits until the blocks are as `enough` says. Returns false if no reader is left.
+  template <class Enough>
+  bool AwaitReaders(const std::stop_token& stop, const Enough& enough);
+  std::uint32_t TakenByAll() const;
   void End();
 
   const std::shared_ptr<OfferedVersion> version_;  // the second owner is the publisher
@@ -90,16 +86,15 @@ class StreamWalk {
   const ServeContext& context_;
   const StreamWindow& window_;
   std::optional<StreamShare> share_;                                    // held by the walk's thread until it ends
-  const std::uint64_t first_offer_id_;                                  // ids from here on are this walk's
   std::vector<std::multimap<std::uint32_t, std::uint32_t>> chunks_of_;  // by reader: tensor -> chunk
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::set<SessionKey> present_;         // guarded by mutex_
-  std::map<std::uint32_t, Slot> slots_;  // by sequence; guarded by mutex_
-  std::uint64_t window_used_ = 0;        // guarded by mutex_
-  bool ended_ = false;                   // guarded by mutex_
-  std::jthread thread_;                  // last: joined before the rest goes
+  std::map<SessionKey, std::uint32_t> taken_;  // by reader that is there: how many tensors; guarded by mutex_
+  bool left_ = false;                          // some reader has, since the walk last looked; guarded by mutex_
+  bool ended_ = false;                         // guarded by mutex_
+  StreamBlocks blocks_;                        // of the walk's thread
+  std::jthread thread_;                        // last: joined before the rest goes
 };
 
 }  // namespace layercast

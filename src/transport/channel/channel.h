@@ -65,6 +65,8 @@ class OfferingEnd {
   virtual std::vector<std::shared_ptr<const void>> MappingsOf(std::span<const OfferedTensor> /*tensors*/) const {
     return {};
   }
+  // Whether Add copies what lies in host memory, so that receivers see nothing that is written there later.
+  virtual bool copies() const { return false; }
   // Whether offers may also lie in the memory of that device. In host memory they always may.
   virtual bool reads_from(const Device& /*device*/) const { return false; }
   // Throws kInvalidArgument if the offer's memory lies outside the arena, or there is an offer with this id already.

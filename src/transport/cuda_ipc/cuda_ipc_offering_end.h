@@ -20,6 +20,7 @@ class CudaIpcOfferingEnd final : public OfferingEnd {
  public:
   explicit CudaIpcOfferingEnd(CudaIpcParts parts);
   std::string address() const override;
+  bool copies() const override { return true; }
   bool reads_from(const Device& device) const override { return device == parts_.device->device_memory().device(); }
   void Add(const Offer& offer) override;
   void Remove(std::uint64_t offer_id) override;

@@ -33,7 +33,7 @@ std::vector<Frame> Examples() {
       {1, 7, Subscribe{{1, 2}, Some(9), {{3, 0b011, 4}, {5, 0b101, 6, {2, 3, 4}}}, true, "tcp://127.0.0.1:5", 6}},
       {1, 7, NeedSchedule{}},
       {1, 7, Subscribed{11, {{1, 2}, {3, 4}}, {{5, {1.5F, 2.5F}}, {6, {}}}}},
-      {1, 7, TensorReady{1, 2, 3, 4.5F, {5, 6}, {7.5F}, {{8, 9}}}},
+      {1, 7, TensorsReady{{{1, 2, 3, 10, 4.5F, {5, 6}, {7.5F}, {{8, 9}}}, {11, 12, 13, 14, 5.5F, {1, 2}, {}, {}}}}},
       {1, 7, TensorDone{9}},
       {1, 7, StreamEnd{2, {3, 4}}},
       {1, 7, Ping{}},
@@ -83,8 +83,10 @@ TEST(Frames, OfEveryKindHaveTheirExactBytes) {
             "4c4357460100050007000000000000000b000000000000000200000001000000000000000200000000000000030000000000000004"
             "000000000000000200000005000000020000000000c03f000020400600000000000000");
   EXPECT_EQ(Hex(Encode(examples[5])),
-            "4c43574601000600070000000000000001000000020000000300000000000000000090400500000000000000060000000000000001"
-            "0000000000f0400100000008000000000000000900000000000000");
+            "4c43574601000600070000000000000002000000"
+            "010000000200000003000000000000000a00000000000000000090400500000000000000060000000000000001"
+            "0000000000f0400100000008000000000000000900000000000000"
+            "0b0000000c0000000d000000000000000e000000000000000000b040010000000000000002000000000000000000000000000000");
   EXPECT_EQ(Hex(Encode(examples[6])), "4c43574601000700070000000000000009000000");
   EXPECT_EQ(Hex(Encode(examples[7])), "4c4357460100080007000000000000000200000003000000000000000400000000000000");
   EXPECT_EQ(Hex(Encode(examples[8])), "4c435746010009000700000000000000");
@@ -169,7 +171,7 @@ TEST(Frames, AWelcomesConfigHasAtMostAMebibyte) {
 }
 
 TEST(Frames, ACountThatLiesIsRefusedBeforeAnythingIsAllocated) {
-  std::vector<std::byte> bytes = Encode({2, 7, TensorReady{}});
+  std::vector<std::byte> bytes = Encode({2, 7, TensorsReady{{{}}}});
   for (std::size_t i = bytes.size() - 4; i < bytes.size(); ++i) bytes[i] = std::byte{0xFF};
   EXPECT_THAT([&] { Decode(bytes); }, ::testing::ThrowsMessage<Error>(::testing::HasSubstr("do not fit")));
 }

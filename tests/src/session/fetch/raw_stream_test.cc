@@ -136,9 +136,9 @@ TEST_F(RawStreamTest, APublisherMaySendItsWholeStreamWhileAnotherHasNotAnswered)
   }
   first.Begin();
   for (std::uint32_t i = 0; i < kTensors; ++i) {
-    wire::TensorReady ready;
+    wire::ReadyTensor ready;
     ready.tensor = i;
-    first.Send(ready);
+    first.Send(wire::TensorsReady{{ready}});
   }
   wire::StreamEnd end;
   end.tensors = kTensors;
@@ -169,7 +169,7 @@ TEST_F(RawStreamTest, ATensorWithoutTheMagnitudesThatWereAskedForIsRefused) {
   publisher.TakeHello();
   publisher.Welcome();
   publisher.Begin();
-  publisher.Send(wire::TensorReady{});
+  publisher.Send(wire::TensorsReady{{{}}});
   EXPECT_EQ(taken.get(), "publisher " + publisher.link.endpoint() + " sent 0 magnitudes of tensor 0, expected 16");
 }
 
@@ -177,21 +177,21 @@ TEST_F(RawStreamTest, WhatIsNoMagnitudeIsRefused) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
   const auto with = [](float amax, float last_of_rows) {
-    wire::TensorReady ready;
+    wire::ReadyTensor ready;
     ready.amax = amax;
     ready.axis_amax.assign(16, 1.0F);
     ready.axis_amax.back() = last_of_rows;
     return ready;
   };
-  const std::vector<wire::TensorReady> wrong = {with(nan, 1), with(infinity, 1), with(-2, 1),
+  const std::vector<wire::ReadyTensor> wrong = {with(nan, 1), with(infinity, 1), with(-2, 1),
                                                 with(1, nan), with(1, infinity), with(1, -1)};
-  for (const wire::TensorReady& ready : wrong) {
+  for (const wire::ReadyTensor& ready : wrong) {
     RawStream publisher(OneTensor());
     auto taken = Take({&publisher}, {{0, kKeptRows}});
     publisher.TakeHello();
     publisher.Welcome();
     publisher.Begin();
-    publisher.Send(ready);
+    publisher.Send(wire::TensorsReady{{ready}});
     EXPECT_THAT(taken.get(), HasSubstr("as a magnitude of tensor 0, expected a finite one of at least 0"));
   }
 }

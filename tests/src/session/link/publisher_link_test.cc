@@ -15,10 +15,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-wire::TensorReady Ready(std::uint32_t sequence) {
-  wire::TensorReady ready;
+wire::TensorsReady Ready(std::uint32_t sequence) {
+  wire::ReadyTensor ready;
   ready.sequence = sequence;
-  return ready;
+  return {{ready}};
 }
 
 class PublisherLinkTest : public ::testing::Test {
@@ -52,7 +52,7 @@ TEST_F(PublisherLinkTest, KeepsWhatCameEarlyInItsOrder) {
   Say(wire::StreamEnd{3, {}});
   EXPECT_THAT(ErrorOfTakingIn(3), HasSubstr("'stream_end'"));  // by then the others are here
   for (std::uint32_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(std::get<wire::TensorReady>(link_.Expect(Soon(), "waiting")).sequence, i);
+    EXPECT_EQ(std::get<wire::TensorsReady>(link_.Expect(Soon(), "waiting")).tensors.front().sequence, i);
   }
 }
 
@@ -101,7 +101,7 @@ TEST(PublisherLinkAlone, APublisherThatIsGoneIsNoticedAtOnceAfterWhatItSaid) {
   link.Send(wire::Bye{});
   const std::uint64_t session = wire::Decode(publisher->ReceiveBytes()).session;
   publisher->Send({.session = session, .message = Ready(1)});
-  EXPECT_EQ(std::get<wire::TensorReady>(link.Expect(Soon(), "waiting")).sequence, 1U);
+  EXPECT_EQ(std::get<wire::TensorsReady>(link.Expect(Soon(), "waiting")).tensors.front().sequence, 1U);
   publisher.reset();
   EXPECT_THAT(ErrorOf([&] { (void)link.Expect(Soon(), "waiting"); }, ErrorCode::kUnavailable),
               HasSubstr("the connection was lost, waiting"));
@@ -115,7 +115,7 @@ TEST(PublisherLinkAlone, OneThatWasStartedAnewAtTheSameEndpointIsNotThePublisher
   const std::uint64_t session = wire::Decode(publisher->ReceiveBytes()).session;
   publisher->Send({.session = session, .message = wire::Pong{}});
   publisher->Send({.session = session, .message = Ready(1)});
-  EXPECT_EQ(std::get<wire::TensorReady>(link.Expect(Soon(), "waiting")).sequence, 1U);
+  EXPECT_EQ(std::get<wire::TensorsReady>(link.Expect(Soon(), "waiting")).tensors.front().sequence, 1U);
   publisher.reset();
   publisher.emplace(/*most_unsent=*/1, endpoint);
   auto heard = std::async(std::launch::async, [&] { (void)publisher->ReceiveBytes(); });
@@ -190,7 +190,7 @@ TEST_F(PublisherLinkTest, AProtocolThatItDoesNotSpeakIsRefused) {
   wire::Welcome welcome;
   welcome.protocol = 1;
   Say(welcome);
-  EXPECT_THAT(ErrorOf([&] { (void)link_.Greet({}, Soon()); }), HasSubstr("chose protocol 1, expected 2 to 2"));
+  EXPECT_THAT(ErrorOf([&] { (void)link_.Greet({}, Soon()); }), HasSubstr("chose protocol 1, expected 3 to 3"));
 }
 
 }  // namespace

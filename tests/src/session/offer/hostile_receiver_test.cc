@@ -61,7 +61,7 @@ TEST_F(HostileReceiverTest, ProtocolsThatDoNotMeetAreRefusedWithBothRanges) {
   const wire::Message first = answer(1, 1);  // which no release spoke
   EXPECT_EQ(std::get<wire::Refused>(first).code, ErrorCode::kUnsupported);
   EXPECT_EQ(std::get<wire::Refused>(first).message,
-            "no common protocol: the publisher speaks 2 to 2, the receiver 1 to 1");
+            "no common protocol: the publisher speaks 3 to 3, the receiver 1 to 1");
 }
 
 TEST_F(HostileReceiverTest, AMessageWithoutAnEndCostsItsSenderTheConnection) {

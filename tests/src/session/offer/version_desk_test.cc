@@ -24,6 +24,11 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
+std::uint32_t TensorsIn(const wire::Message& message) {
+  const auto* const ready = std::get_if<wire::TensorsReady>(&message);
+  return ready == nullptr ? 0 : static_cast<std::uint32_t>(ready->tensors.size());
+}
+
 class VersionDeskTest : public ::testing::Test {
  protected:
   using Channels = std::function<std::vector<wire::ChannelAddress>(const OfferedVersion&)>;
@@ -39,6 +44,7 @@ class VersionDeskTest : public ::testing::Test {
                                        .arena = memory_,
                                        .device = nullptr,
                                        .ends = {},
+                                       .asked = asked_,
                                        .take_offer_ids = [](std::uint64_t) { return std::uint64_t{2}; }},
                            .channels = std::move(channels),
                            .core_seconds = std::move(core_seconds)});
@@ -63,6 +69,7 @@ class VersionDeskTest : public ::testing::Test {
 
   WorkerPool pool_{1};
   FailPoints failpoints_;
+  AskedSchedules asked_;
   Outbox outbox_;
   HostMemory memory_;
   const std::shared_ptr<OfferedVersion> version_ =
@@ -305,7 +312,7 @@ TEST_F(DeskOfAStreamTest, SmallTensorsFillTheWindowByTheirNumber) {
   bool ended = false;
   for (const Deadline deadline = Soon(); !ended && !deadline.Passed(); std::this_thread::yield()) {
     for (const auto& [key, message] : outbox_.TakeAll()) {
-      came += std::holds_alternative<wire::TensorReady>(message) ? 1 : 0;
+      came += TensorsIn(message);
       ended = ended || std::holds_alternative<wire::StreamEnd>(message);
     }
     ASSERT_LE(came - done, kMostUnderWay);
@@ -343,7 +350,7 @@ class DeskOfWalksTest : public DeskOfAStreamTest {
     for (const Deadline deadline = Soon(); came_[engine] < tensors && !deadline.Passed(); std::this_thread::yield()) {
       desk.Sweep();
       for (const auto& [key, message] : outbox_.TakeAll()) {
-        came_[key.routing_id] += std::holds_alternative<wire::TensorReady>(message) ? 1 : 0;
+        came_[key.routing_id] += TensorsIn(message);
       }
     }
     return came_[engine];
