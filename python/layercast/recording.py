@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from layercast.tensor import TensorSpec
@@ -54,13 +54,17 @@ class Recording:
     quantized: frozenset[str] = frozenset()
 
     def of_parameters(self, names: set[str]) -> Recording:
-        """The part of the recording that fills these parameters."""
-        copies = tuple(copy for copy in self.copies if copy.parameter in names)
-        used = {copy.source for copy in copies}
+        """The part of the recording that fills these parameters, and knows no other tensors than theirs."""
+        part = self.taking(names)
+        used = {copy.source for copy in part.copies}
+        return replace(part, sources=tuple(spec for spec in self.sources if spec.name in used))
+
+    def taking(self, names: set[str]) -> Recording:
+        """As if all that the loader was given had filled these parameters alone."""
         return Recording(
-            tuple(spec for spec in self.sources if spec.name in used),
+            self.sources,
             tuple(spec for spec in self.parameters if spec.name in names),
-            copies,
+            tuple(copy for copy in self.copies if copy.parameter in names),
             {name: boxes for name, boxes in self.zeros.items() if name in names},
             self.quantized & names,
         )

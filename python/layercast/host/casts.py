@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from layercast.host.memory import Content, Copied
+from layercast.host.memory import Computed, Content, Copied, sources_of
 
 
 def cast(content: Content, before: torch.dtype, after: torch.dtype) -> Content:
@@ -12,14 +12,16 @@ def cast(content: Content, before: torch.dtype, after: torch.dtype) -> Content:
     if not isinstance(content, Copied) or keeps_values(before, after):
         return content
     if content.rounded not in (None, after):
-        return f"'{content.source.tensor}': rounded to {content.rounded}, and then to {after}"
+        why = f"'{content.source.tensor}': rounded to {content.rounded}, and then to {after}"
+        return Computed(why, sources_of([content]))
     return content._replace(rounded=after)
 
 
 def in_full(content: Content, dtype: torch.dtype) -> Content:
     """A receiver casts a source to the parameter's dtype at once."""
     if isinstance(content, Copied) and content.rounded not in (None, dtype):
-        return f"'{content.source.tensor}': rounded to {content.rounded}, for a parameter of {dtype}"
+        why = f"'{content.source.tensor}': rounded to {content.rounded}, for a parameter of {dtype}"
+        return Computed(why, sources_of([content]))
     return content
 
 

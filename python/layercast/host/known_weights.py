@@ -11,20 +11,27 @@ from layercast.dtypes import torch_dtype
 from layercast.recording import Recording
 
 
-def known_weights(part: Recording) -> dict[str, torch.Tensor]:
-    """Random values, the same on every rank: of the range of weights, and above zero for scales.
+# A self check is made with each of these as the largest magnitude m. With 49/128, whose 448th part is exact, weights
+# lie midway between codes of FP8 when they are divided by that scale, and beside the middle when they are multiplied by
+# its reciprocal or by 448 / m. With 3/8, the scales differ: m / 448, m * (1 / 448) and 1 / (448 / m).
+LARGEST = (49 / 128, 3 / 8)
 
-    They tell recipes apart that differ in rounding alone: the largest magnitude of most rows is a power of two, whose
-    448th part is not exact, and that of one row is tiny.
+
+def known_weights(part: Recording, largest: float = LARGEST[0]) -> dict[str, torch.Tensor]:
+    """Random values of the range of weights, above zero for scales: the same on every rank, others for each tensor.
+
+    They tell recipes apart that differ in rounding alone: the largest magnitude of most rows is ``largest``, and that
+    of one row is tiny. Every second column has values of bf16, whatever the dtype.
     """
     sources = {}
     for spec in part.sources:
-        random = torch.Generator().manual_seed(zlib.crc32(repr((spec.shape, spec.dtype)).encode()))
+        random = torch.Generator().manual_seed(zlib.crc32(repr((spec.name, spec.shape)).encode()))
         values = torch.randn(spec.shape, generator=random) * 0.05
         if "scale" in spec.name.rpartition(".")[2]:
             values = values.abs() + 0.01
         elif values.dim() > 1:
-            values.clamp_(-0.2, 0.2)[..., 0] = 0.25
+            values[..., ::2] = values[..., ::2].bfloat16().float()
+            values.clamp_(-0.2, 0.2)[..., 0] = largest
             values[..., -1, :] *= 2.0**-14
         sources[spec.name] = values.to(torch_dtype(spec.dtype))
     return sources

@@ -1,4 +1,4 @@
-"""What plug-ins ask of each layer that a load fills: which parameters it has, what a recipe makes of them, and where."""
+"""What plug-ins ask of each layer that a load fills: its parameters, what a recipe makes of them, and where."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from layercast.errors import Unsupported
+from layercast.host.memory import Computed
 from layercast.host.views import NotAdoptable, tensor_in
 from layercast.receiver import buffer_specs
 from layercast.recording import Recording
@@ -15,12 +16,25 @@ from layercast.recording import Recording
 FULL_PRECISION = ("BF16", "F16", "F32")
 
 
-def by_layer(recording: Recording) -> dict[str, tuple[str, ...]]:
-    """The full names of each layer's parameters, by the layer's path."""
+def by_layer(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The full names of each layer's tensors, by the layer's path."""
     layers: dict[str, list[str]] = {}
-    for spec in recording.parameters:
-        layers.setdefault(spec.name.rpartition(".")[0], []).append(spec.name)
+    for name in names:
+        layers.setdefault(name.rpartition(".")[0], []).append(name)
     return {path: tuple(names) for path, names in layers.items()}
+
+
+def refuse(refused: dict[str, str]) -> None:
+    """Raises Unsupported for targets that the loader makes of something other than the version's tensors."""
+    if refused:
+        name, why = next(iter(refused.items()))
+        more = f", and {len(refused) - 1} more" if len(refused) > 1 else ""
+        raise Unsupported(f"'{name}'{more}: expected a loader that makes it of tensors of the version alone ({why})")
+
+
+def why_left(names: tuple[str, ...], computed: dict[str, Computed]) -> str:
+    """Why a layer is left to the engine's own loader: the first of these that it computes; "" if it computes none."""
+    return next((f"'{name}': {computed[name].why}" for name in names if name in computed), "")
 
 
 def one_recipe(recipes: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ import torch
 from layercast.dtypes import safetensors_name
 from layercast.errors import Unsupported
 from layercast.host.casts import in_full
-from layercast.host.memory import Content, Copied, Filled, Memory
+from layercast.host.memory import NOTHING, Computed, Content, Copied, Filled, Memory, sources_of
 from layercast.host.slices import NoBox, Slice, boxes_of, contiguous
 from layercast.recording import Box, Copy, Recording
 from layercast.tensor import TensorSpec
@@ -23,16 +23,20 @@ class Loaded:
 
     Args:
         recording: what can be replayed by copies.
-        computed: by parameter, why the rest cannot.
+        computed: by target, of which sources the loader makes it where copies do not, and why.
+        refused: by target, why it cannot even be told of which sources.
         unwritten: the parameters, but not buffers, that it left alone. A tied one may be among them.
     """
 
     recording: Recording
-    computed: dict[str, str]
+    computed: dict[str, Computed]
+    refused: dict[str, str]
     unwritten: tuple[str, ...] = ()
 
-
-NOTHING = "no source"  # what fills a target that the loader left alone
+    def fed(self) -> tuple[TensorSpec, ...]:
+        """The sources of all that is computed, in the order in which they came."""
+        names = {source for computed in self.computed.values() for source in computed.sources or ()}
+        return tuple(spec for spec in self.recording.sources if spec.name in names)
 
 
 class Memories(Protocol):
@@ -53,14 +57,16 @@ class Result:
         self._shapes = {spec.name: spec.shape for spec in sources}
         self._copies: dict[str, list[Copy]] = {}
         self._zeros: dict[str, list[Box]] = {}
-        self._computed: dict[str, str] = {}
+        self._fed: dict[str, frozenset[str] | None] = {}
+        self._computed: dict[str, Computed] = {}
+        self._refused: dict[str, str] = {}
 
     def loaded(self) -> Loaded:
         unwritten = [name for name, target in self._targets.items() if not self._take(name, target)]
-        self._refuse_sources_of_several_layers()
+        self._leave_sources_of_several_layers()
         for name in self._zeros.keys() - self._copies.keys():
             self._own_zeros(name)
-        names = [name for name in self._targets if name in self._copies and name not in self._computed]
+        names = [name for name in self._targets if name in self._copies and not self._is_left(name)]
         recording = Recording(
             self._sources,
             tuple(self._spec(name) for name in names),
@@ -68,7 +74,7 @@ class Result:
             {name: tuple(self._zeros[name]) for name in names if name in self._zeros},
         )
         parameters = (name for name in unwritten if isinstance(self._targets[name], torch.nn.Parameter))
-        return Loaded(recording, self._computed, tuple(parameters))
+        return Loaded(recording, self._computed, self._refused, tuple(parameters))
 
     def _take(self, name: str, target: torch.Tensor) -> bool:
         """Notes what fills a target; whether anything does."""
@@ -76,13 +82,27 @@ class Result:
         contents = self._memories.read(target, contiguous(shape))
         if target.numel() == 0 or all(content == NOTHING for _, content in contents):
             return bool(target.numel() == 0)
+        self._fed[name] = sources_of(content for _, content in contents)
         try:
             spec = self._spec(name)
-            for to, content in contents:
+            untold_first = sorted(contents, key=lambda part: sources_of([part[1]]) is not None)  # they decide
+            for to, content in untold_first:
                 self._place(spec, to, in_full(content, target.dtype))
         except (NoBox, Unsupported) as why:
-            self._computed[name] = str(why)
+            self._leave(name, str(why))
         return True
+
+    def _leave(self, name: str, why: str) -> None:
+        """Leaves a target to the loader, which needs its sources whole."""
+        fed = self._fed[name]
+        many = [source for source in fed or () if len(self._shapes[source]) > _MOST_AXES]
+        if fed and not many:
+            self._computed.setdefault(name, Computed(why, fed))
+        else:
+            self._refused.setdefault(name, why)
+
+    def _is_left(self, name: str) -> bool:
+        return name in self._computed or name in self._refused
 
     def _place(self, spec: TensorSpec, to: Slice, content: Content) -> None:
         if isinstance(content, Copied):
@@ -92,7 +112,7 @@ class Result:
         elif content == NOTHING:
             raise NoBox(f"no source fills {math.prod(to.size)} of its {math.prod(spec.shape)} elements")
         else:
-            raise NoBox(content)
+            raise NoBox(content.why)
 
     def _zeroed(self, spec: TensorSpec, to: Slice, content: Filled) -> list[Box]:
         """Of a source that the loader replaced by zeros, nothing is copied; but it belongs to the parameter."""
@@ -115,7 +135,7 @@ class Result:
         """A parameter that is zeros alone needs a tensor of which it takes nothing, for a receiver to wait for."""
         memory = self._memories.memory(self._targets[name])
         if memory is None or not memory.empty:
-            self._computed.setdefault(name, "filled with zeros that come of no source")
+            self._leave(name, "filled with zeros that come of no source")
         else:
             self._copies[name] = [self._nothing(memory.empty[0], self._spec(name))]
 
@@ -128,21 +148,21 @@ class Result:
         _refuse_axes(shape)
         return TensorSpec(name, safetensors_name(target.dtype), shape)
 
-    def _refuse_sources_of_several_layers(self) -> None:
+    def _leave_sources_of_several_layers(self) -> None:
         """A receiver stages layer by layer: a tensor belongs to one."""
         first: dict[str, str] = {}
-        for name, copies in self._copies.items():
-            for copy in copies:
+        for name in [name for name in self._copies if not self._is_left(name)]:
+            for copy in self._copies[name]:
                 other = first.setdefault(copy.source, name)
                 if other.rpartition(".")[0] != name.rpartition(".")[0]:
-                    self._computed.setdefault(name, f"'{copy.source}' goes into '{other}' too, of another layer")
+                    self._leave(name, f"'{copy.source}' goes into '{other}' too, of another layer")
 
 
 def _nothing_of(shape: tuple[int, ...]) -> Box:
     return Box((0,) * len(shape), (0,) * len(shape))
 
 
-_MOST_AXES = 4  # of a box (include/layercast/box.h)
+_MOST_AXES = 5  # of a box (include/layercast/box.h)
 
 
 def _refuse_axes(shape: tuple[int, ...]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from layercast.host.slices import Axes, Slice, moving, steps
+from layercast.host.slices import Axes, Slice, contiguous, moving, steps
 
 
 class Copied(NamedTuple):
@@ -22,8 +23,31 @@ class Filled(NamedTuple):
     instead_of: str = ""
 
 
-# What elements hold. A text: what cannot be told, with the reason.
-Content = Copied | Filled | str
+class Computed(NamedTuple):
+    """What copies do not make, and why. ``sources``: all that it was computed of; None: of something else too."""
+
+    why: str
+    sources: frozenset[str] | None = None
+
+
+Content = Copied | Filled | Computed  # what elements hold
+
+NOTHING = Computed("no source")  # what fills a target that the loader left alone
+
+
+def sources_of(contents: Iterable[Content]) -> frozenset[str] | None:
+    """All sources that fed these; None if something else did too."""
+    found: set[str] = set()
+    for content in contents:
+        if isinstance(content, Copied):
+            found.add(content.source.tensor)
+        elif isinstance(content, Filled):
+            found.update(filter(None, [content.instead_of]))
+        elif content.sources is None:
+            return None
+        else:
+            found |= content.sources
+    return frozenset(found)
 
 
 class Memory:
@@ -40,6 +64,19 @@ class Memory:
     @property
     def written(self) -> bool:
         return bool(self._writes)
+
+    @property
+    def is_target(self) -> bool:
+        return self._before is NOTHING
+
+    def sources(self) -> frozenset[str] | None:
+        """All that fed any of it: for pieces of which it is not to be told what they hold."""
+        fed: list[Content] = []
+        for where, content in reversed(self._writes):
+            fed.append(content)
+            if math.prod(where.size) == self.elements and 0 not in where.stride:
+                return sources_of(fed)
+        return sources_of([*fed, self._unwritten(contiguous((self.elements,), self.name))])
 
     def write(self, where: Slice, content: Content) -> None:
         if isinstance(content, Filled) and self._before is None:

@@ -1,7 +1,8 @@
 """Runs an engine's own ``load_weights`` once, on tensors without memory, and writes down every copy that it makes.
 
 A view of a meta tensor shares its base's storage object. So (storage, offset, size, stride) says which piece of which
-tensor a loader has in its hands, whatever views it took, and a dispatch mode that sees ``copy_`` sees all there is.
+tensor a loader has in its hands, whatever views it took, and a dispatch mode that sees ``copy_`` sees all there is. Of
+what other operators compute, it is noted which sources fed it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from layercast.dtypes import torch_dtype
 from layercast.errors import Unsupported
+from layercast.host import operators
 from layercast.host.casts import cast
-from layercast.host.loaded import NOTHING, Loaded, Result
-from layercast.host.memory import Content, Filled, Memory
+from layercast.host.loaded import Loaded, Result
+from layercast.host.memory import NOTHING, Computed, Content, Filled, Memory, sources_of
+from layercast.host.operators import tensors_in
 from layercast.host.slices import NoBox, Slice, contiguous
 from layercast.tensor import TensorSpec
 
@@ -44,7 +47,9 @@ _EMPTY: tuple[Any, ...] = (_ATEN.empty.memory_format, _ATEN.empty_strided.defaul
 _EMPTY += (_ATEN.new_empty.default, _ATEN.new_empty_strided.default)
 _ZEROS = (_ATEN.zeros.default, _ATEN.zeros_like.default, _ATEN.new_zeros.default)
 _LOOKS = (_ATEN._local_scalar_dense.default, _ATEN.equal.default, _ATEN.is_nonzero.default)
-_OWN = "values of the loader's own"
+_OWN = Computed("values of the loader's own")
+_UNWRITTEN = Computed("memory that nothing was written into")
+_RANDOM = torch.Tag.nondeterministic_seeded
 
 
 class _Recorder(TorchDispatchMode):
@@ -64,7 +69,7 @@ class _Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if op in _EMPTY or op in _ZEROS:
             return self._made(op, args, kwargs)
-        tensors = list(_tensors((args, kwargs)))
+        tensors = list(tensors_in((args, kwargs)))
         if not any(map(self.memory, tensors)):
             return op(*args, **kwargs)
         if op is _ATEN.copy_.default:
@@ -75,10 +80,11 @@ class _Recorder(TorchDispatchMode):
             return args[0]
         if op in _LOOKS and any(map(self._unknown, tensors)):
             raise Unsupported(f"expected a loader that copies, got one that looks at the values of weights, by {op}")
-        if torch.Tag.inplace_view not in op.tags and (written := list(_tensors(list(_written(op, args, kwargs))))):
-            for tensor in written:
-                self.write(tensor, f"computed by {op}")
-            return written[0] if len(written) == 1 else None
+        if torch.Tag.inplace_view not in op.tags and (into := operators.written(op, args, kwargs)):
+            content = self._computed(op, args, kwargs)
+            for tensor in into:
+                self.write(tensor, content)
+            return into[0] if len(into) == 1 else None
         return self._new(op, args, kwargs)
 
     def memory(self, tensor: torch.Tensor) -> Memory | None:
@@ -90,41 +96,60 @@ class _Recorder(TorchDispatchMode):
         if memory is None:
             return [(to, _OWN)]
         if self._dtype(tensor) != tensor.dtype:
-            return [(to, f"{self._dtype(tensor)} read as {tensor.dtype}")]
+            return [(to, Computed(f"{self._dtype(tensor)} read as {tensor.dtype}", memory.sources()))]
         try:
             return memory.read(_slice(tensor, memory), to)
         except NoBox as why:
-            return [(to, str(why))]
+            return [(to, Computed(str(why), memory.sources()))]
 
     def copy(self, to: torch.Tensor, source: torch.Tensor) -> None:
         memory = self.memory(to) or self._know(to, "scratch", _OWN)
         if self._dtype(to) != to.dtype:
-            return self.write(to, _OWN)
+            return self.write(to, Computed("other bytes", self._fed([source])))
         for where, content in self.read(source.expand(to.shape), _slice(to, memory)):
             memory.write(where, cast(content, source.dtype, to.dtype))
 
     def write(self, to: torch.Tensor, content: Content) -> None:
         memory = self.memory(to) or self._know(to, "scratch", _OWN)
         if self._dtype(to) == to.dtype:
-            memory.write(_slice(to, memory), content)
-        else:  # the tensor counts other elements than the memory does
-            memory.write(contiguous((memory.elements,)), f"{to.dtype} written as {self._dtype(to)}")
+            return memory.write(_slice(to, memory), content)
+        # The tensor counts other elements than the memory does: what is written is taken to be all of it.
+        if to.numel() * to.element_size() != to.untyped_storage().nbytes():
+            content = Computed("", sources_of([content, Computed("", memory.sources())]))
+        why = f"{to.dtype} written as {self._dtype(to)}"
+        memory.write(contiguous((memory.elements,)), Computed(why, sources_of([content])))
+
+    def _computed(self, op: Any, args: Any, kwargs: Any) -> Computed:
+        """What an operator makes of its arguments."""
+        if _RANDOM in op.tags:
+            return Computed(f"random, by {op}")
+        changed = operators.changed(op, args, kwargs)
+        before, new = self._fed(changed), self._fed(operators.read(op, args, kwargs))
+        into_target = any(memory.is_target for tensor in changed if (memory := self.memory(tensor)))
+        if into_target and before and new and not new <= before:
+            return Computed(f"accumulated by {op}, in the order in which {_names(before | new)} come")
+        return Computed(f"computed by {op}", None if before is None or new is None else before | new)
+
+    def _fed(self, tensors: Iterable[torch.Tensor]) -> frozenset[str] | None:
+        """The sources that fed what these hold; None if something else did too."""
+        parts = (part for tensor in tensors for part in self.read(tensor, contiguous(tensor.shape)))
+        return sources_of(content for _, content in parts)
 
     def _made(self, op: Any, args: Any, kwargs: Any) -> torch.Tensor:
         """An empty tensor, or one of zeros, which a loader will fill."""
         out: torch.Tensor = op(*args, **kwargs)
-        self._know(out, "scratch", Filled(0.0) if op in _ZEROS else "memory that nothing was written into")
+        self._know(out, "scratch", Filled(0.0) if op in _ZEROS else _UNWRITTEN)
         return out
 
     def _new(self, op: Any, args: Any, kwargs: Any) -> Any:
         """Runs an operator that writes nothing, and notes what its results hold, if they are no views."""
-        meta = any(tensor.is_meta for tensor in _tensors(args))
+        meta = any(tensor.is_meta for tensor in tensors_in(args))
         if "device" in kwargs and meta:
             kwargs = {**kwargs, "device": "meta"}
-        out = op(*(_on_meta(args) if op in _FILLED and meta else args), **kwargs)
-        for tensor in _tensors(out):
+        out = op(*(_on_meta(args) if meta else args), **kwargs)
+        for tensor in tensors_in(out):
             if self.memory(tensor) is None:
-                self._know(tensor, "scratch", f"computed by {op}")
+                self._know(tensor, "scratch", self._computed(op, args, kwargs))
                 if op in _FILLED:
                     _FILLED[op](self, tensor, *args)
         return out
@@ -197,19 +222,8 @@ def _slice(tensor: torch.Tensor, memory: Memory) -> Slice:
     return Slice(memory.name, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple, dict)):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(one)
-
-
-def _written(op: Any, args: Any, kwargs: Any) -> Iterator[Any]:
-    """The arguments that an operator writes."""
-    for index, argument in enumerate(op._schema.arguments):
-        if argument.alias_info and argument.alias_info.is_write:
-            yield args[index] if index < len(args) else kwargs.get(argument.name)
+def _names(sources: frozenset[str]) -> str:
+    return " and ".join(f"'{name}'" for name in sorted(sources))
 
 
 def _on_meta(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A version on its way into a receiver, on a thread of its own, while the engine goes on generating."""
+"""A version on its way into a rank's receivers, on a thread of its own, while the engine goes on generating."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from layercast._native import Version
 from layercast.errors import Error, FailedPrecondition, Internal
-from layercast.receiver import Receiver
+from layercast.host.receivers import Receivers
 
 
 class Staging:
@@ -18,15 +18,15 @@ class Staging:
         self.state = "idle"
         self.error: Error | None = None
         self._thread: threading.Thread | None = None
-        self._receiver: Receiver | None = None
+        self._receivers: Receivers | None = None
 
-    def start(self, receiver: Receiver, publishers: list[str], version: Version, attempt: int) -> None:
+    def start(self, receivers: Receivers, publishers: list[str], version: Version, attempt: int) -> None:
         """Returns at once. The one before must have been aborted, or be done."""
-        self._receiver, self.error, self.state = receiver, None, "staging"
+        self._receivers, self.error, self.state = receivers, None, "staging"
 
         def work() -> None:
             try:
-                receiver.stage(publishers, lineage=version.lineage, step=version.step, attempt=attempt)
+                receivers.stage(publishers, lineage=version.lineage, step=version.step, attempt=attempt)
                 self.state = "staged"
             except Error as error:
                 self.error, self.state = error, "failed"
@@ -40,14 +40,14 @@ class Staging:
         if self._thread is not None:
             self._thread.join(seconds)
 
-    def require_staged(self) -> Receiver:
-        """The receiver that holds the version. Raises what staging raised, and FailedPrecondition without one."""
+    def require_staged(self) -> Receivers:
+        """The receivers that hold the version. Raises what staging raised, and FailedPrecondition without one."""
         if self.state == "failed" and self.error is not None:
             raise self.error
-        if self.state != "staged" or self._receiver is None:
+        if self.state != "staged" or self._receivers is None:
             raise FailedPrecondition(f"expected a version that is staged, got the state '{self.state}'")
         self.wait()
-        return self._receiver
+        return self._receivers
 
     def done(self) -> None:
         """What was staged is committed."""
@@ -55,12 +55,12 @@ class Staging:
 
     def abort(self) -> None:
         """Drops what is staged, or on its way."""
-        if self._receiver is not None and self.state != "idle":
+        if self._receivers is not None and self.state != "idle":
             if self._thread is not None and self._thread.is_alive():
-                self._receiver.cancel()
+                self._receivers.cancel()
             self.wait()
-            self._receiver.abort()
-        self._thread, self._receiver, self.error, self.state = None, None, None, "idle"
+            self._receivers.abort()
+        self._thread, self._receivers, self.error, self.state = None, None, None, "idle"
 
     def status(self) -> dict[str, Any]:
         error = {"code": self.error.code, "message": str(self.error)} if self.error else None

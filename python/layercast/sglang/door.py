@@ -40,7 +40,7 @@ def load(model: Any, named_tensors: list[tuple[str, torch.Tensor]]) -> None:
     asked = together(lambda: _asked(model, named_tensors))[0]
     rank = rank_of(model)
     update.stage(rank, asked["endpoint"], asked.get("lineage") or "", asked.get("step"), _TIMEOUT)
-    together(lambda: rank.prepare(_TIMEOUT))
+    update.prepare(rank, _TIMEOUT)
     update.commit(rank)
     rank.wrote_in_session = ends_are_hooked()
 

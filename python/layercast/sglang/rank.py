@@ -13,13 +13,14 @@ from typing import Any
 import torch
 
 from layercast.errors import FailedPrecondition
+from layercast.host.receivers import Receivers
 from layercast.host.staging import Staging, named
 from layercast.offered import endpoints_of, offered
-from layercast.receiver import Receiver
 from layercast.sglang.adoption import Adoption, adopt
 from layercast.sglang.derived import refresh_derived
 from layercast.sglang.device import wait_for
 from layercast.sglang.refusals import refuse_shared_or_derived
+from layercast.sglang.reloaded import Made, copy_made, made, prove_computed
 from layercast.sglang.twin import recorded, twin_of
 from layercast.tensor import TensorSpec
 
@@ -49,7 +50,8 @@ class Rank:
         self._model = model
         self._specs: tuple[TensorSpec, ...] = ()
         self._adoption: Adoption | None = None
-        self._receiver: Receiver | None = None
+        self._receiver: Receivers | None = None
+        self._made: Made | None = None  # of the version that is staged
         self._staging = Staging()
         self._adoption_seconds = 0.0
         self.attempt = 0
@@ -84,21 +86,31 @@ class Rank:
             raise FailedPrecondition(f"SGLang has moved '{moved}' since: stage the version again")
         receiver.prepare()
 
+    def make(self) -> None:
+        """After all ranks have prepared: SGLang's code makes kernel tensors of the layers that are not adopted, beside
+        the live ones. On all ranks at once, since it may communicate."""
+        assert self._receiver is not None and self._adoption is not None
+        if self._made is None:
+            self._made = made(self._model, self._adoption, self._receiver.staged)
+
     def commit(self) -> None:
         """Writes what is staged. No forward pass may be under way, so the device's queues are waited for: the overlap
         scheduler's last batch may still be in one."""
-        assert self._receiver is not None
+        assert self._receiver is not None and self._made is not None
         device = next(self._model.parameters()).device
         wait_for(device)
         self.torn = True
         self._receiver.commit()
+        copy_made(self._made)
         refresh_derived(self._model)
         wait_for(device)
         self.torn = False
+        self._made = None
         self._staging.done()
 
     def abort(self) -> None:
         """Drops what is staged, or on its way."""
+        self._made = None
         self._staging.abort()
 
     def verify(self) -> None:
@@ -116,6 +128,7 @@ class Rank:
             "version": named(version),
             "recipe": adoption.recipe if adoption else None,
             "layers": len(adoption.layers) if adoption else 0,
+            "reloaded": {layer.path: layer.why for layer in adoption.reloaded()} if adoption else {},
             "self_checks": adoption.checks if adoption else 0,
             "adoption_seconds": self._adoption_seconds,
         }
@@ -129,9 +142,11 @@ class Rank:
         began = time.perf_counter()
         twin = twin_of(self._model)
         adoption = adopt(self._model, twin, recorded(twin, specs, next(self._model.parameters()).device))
-        receiver = Receiver(
+        prove_computed(self._model, adoption)
+        receiver = Receivers(
             adoption.recording,
-            buffers=adoption.buffers,
+            adoption.buffers,
+            adoption.beside,
             quantization=adoption.recipe,
             tp_rank=get_parallel().tp_rank,
             tp_size=get_parallel().tp_size,
@@ -143,5 +158,12 @@ class Rank:
             self._receiver.close()
         self._specs, self._adoption, self._receiver = specs, adoption, receiver
         self._adoption_seconds = time.perf_counter() - began
-        seconds = self._adoption_seconds
-        logger.info("%d layers adopted, %d self checks, %.2f s", len(adoption.layers), adoption.checks, seconds)
+        reloaded = adoption.reloaded()
+        logger.info(
+            "%d layers adopted, %d reloaded by SGLang's own code%s; %d self checks, %.2f s",
+            len(adoption.layers) - len(reloaded),
+            len(reloaded),
+            f" ({reloaded[0].path}: {reloaded[0].why})" if reloaded else "",
+            adoption.checks,
+            self._adoption_seconds,
+        )

@@ -30,7 +30,7 @@ def layercast_stage(
 def layercast_prepare(self: Any, wait: float = 0.0) -> None:
     """Raises unless the version is staged on all ranks; waits so many seconds for it, during which no batch runs."""
     together(lambda: _refuse(self))
-    together(lambda: _rank(self).prepare(wait))
+    update.prepare(_rank(self), wait)
 
 
 def layercast_commit(self: Any, flush_cache: bool = True) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 
 from layercast.errors import Error, Unsupported
 from layercast.host.loaded import Loaded
+from layercast.host.module_state import like, put, put_back
 from layercast.host.recorder import record
 from layercast.tensor import TensorSpec
 
@@ -39,15 +40,9 @@ def twin_of(model: torch.nn.Module) -> torch.nn.Module:
 
 def recorded(twin: torch.nn.Module, specs: Iterable[TensorSpec], device: torch.device) -> Loaded:
     """Records what SGLang's loader does with these tensors. Raises Unsupported where it cannot be recorded."""
-    from sglang.srt.model_loader.loader import DefaultModelLoader
-
-    def load(weights: Iterator[tuple[str, torch.Tensor]]) -> None:
-        DefaultModelLoader.load_weights_only(twin, weights, device)
-
     before = _held(twin)
     try:
-        with _submitted_work_runs_here():
-            loaded = record(load, tensors_of(twin), specs)
+        loaded = record(loader_of(twin, device), tensors_of(twin), specs)
     except Error:
         raise
     except Exception as why:
@@ -58,6 +53,17 @@ def recorded(twin: torch.nn.Module, specs: Iterable[TensorSpec], device: torch.d
     return loaded
 
 
+def loader_of(model: torch.nn.Module, device: torch.device) -> Callable[[Iterator[tuple[str, torch.Tensor]]], None]:
+    """SGLang's own loader of a model's weights."""
+    from sglang.srt.model_loader.loader import DefaultModelLoader
+
+    def load(weights: Iterator[tuple[str, torch.Tensor]]) -> None:
+        with _submitted_work_runs_here():
+            DefaultModelLoader.load_weights_only(model, weights, device)
+
+    return load
+
+
 def tensors_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Parameters and buffers by name."""
     return dict(model.named_parameters()) | dict(model.named_buffers())
@@ -65,8 +71,11 @@ def tensors_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 def own_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     """All tensors that a module itself holds, by name: SGLang keeps derived scales as plain attributes too."""
-    own = {**module.__dict__, **module._parameters, **module._buffers}
-    return {name: tensor for name, tensor in own.items() if isinstance(tensor, torch.Tensor)}
+    return tensors_among({**module.__dict__, **module._parameters, **module._buffers})
+
+
+def tensors_among(attributes: dict[str, Any]) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in attributes.items() if isinstance(value, torch.Tensor)}
 
 
 def _held(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -77,41 +86,21 @@ def _held(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 def processed(
     module: torch.nn.Module, parameters: dict[str, torch.Tensor], live: dict[str, torch.Tensor]
-) -> dict[str, torch.Tensor]:
-    """The kernel tensors that SGLang makes of load-time ones, by name, on a module of the twin, which is as before
-    afterwards. ``parameters``: by their names in the module. What is not among them is as in ``live``."""
-    kept = {**module.__dict__, **{name: getattr(module, name).copy() for name in _OWN}}
+) -> dict[str, Any]:
+    """What SGLang makes of load-time tensors, on a module of the twin, which is as before afterwards: the module's
+    attributes by name, tensors among them. ``parameters``: by their names in the module. What is not among them is as
+    in ``live``."""
     device = next((tensor.device for tensor in live.values()), torch.device("cpu"))
-    try:
-        with torch.no_grad():
-            for name, tensor in own_tensors(module).items():
-                values = parameters.get(name, live.get(name))
-                _materialize(module, name, tensor, values, device)
-            method = getattr(module, "quant_method", None)
-            if method is not None:
-                method.process_weights_after_loading(module)
-        return {name: tensor.detach() for name, tensor in own_tensors(module).items()}
-    finally:
-        module.__dict__.clear()
-        module.__dict__.update(kept)
-
-
-_OWN = ("_parameters", "_buffers")
-
-
-def _materialize(
-    module: torch.nn.Module, name: str, tensor: torch.Tensor, values: torch.Tensor | None, device: torch.device
-) -> None:
-    if values is None or values.shape != tensor.shape or values.dtype != tensor.dtype:
-        values = torch.zeros(tensor.shape, dtype=tensor.dtype)
-    data = values.detach().to(device, copy=True)
-    if isinstance(tensor, torch.nn.Parameter):
-        data = torch.Tensor._make_subclass(type(tensor), data, False)
-        data.__dict__.update(tensor.__dict__)
-    for place in (module._parameters, module._buffers, module.__dict__):
-        if name in place:
-            place[name] = data
-            return
+    with put_back([module]), torch.no_grad():
+        for name, tensor in own_tensors(module).items():
+            values = parameters.get(name, live.get(name))
+            if values is None or values.shape != tensor.shape or values.dtype != tensor.dtype:
+                values = torch.zeros(tensor.shape, dtype=tensor.dtype)
+            put(module, name, like(tensor, values.detach().to(device, copy=True)))
+        method = getattr(module, "quant_method", None)
+        if method is not None:
+            method.process_weights_after_loading(module)
+        return {**vars(module), **{name: tensor.detach() for name, tensor in own_tensors(module).items()}}
 
 
 def _dtype_of(model: torch.nn.Module) -> torch.dtype:

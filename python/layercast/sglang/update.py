@@ -17,12 +17,18 @@ def stage(rank: Rank, endpoint: str, lineage: str, step: int | None, timeout: fl
     together(lambda: rank.stage(endpoint, *found, timeout))
 
 
+def prepare(rank: Rank, wait: float) -> None:
+    """Raises unless the version is staged on all ranks, and all that a commit copies is made; waits so many seconds."""
+    together(lambda: rank.prepare(wait))
+    together(rank.make)
+
+
 def commit(rank: Rank) -> None:
     """Commits on all ranks, or, if one refuses before the first write, on none.
 
     All are ``torn`` if one fails after it, until a version has been staged and committed on all.
     """
-    together(lambda: rank.prepare(0.0))
+    prepare(rank, 0.0)
     try:
         together(rank.commit)
     except Error:

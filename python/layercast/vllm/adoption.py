@@ -2,8 +2,9 @@
 
 Each layer goes one of two ways. *adopted*: its kernel tensors are handed to a :class:`layercast.Receiver`, which writes
 them in place. *reloaded*: its load-time tensors are staged in memory of their own, and vLLM's own code makes kernel
-tensors of them at the commit (Marlin, AMX, packed experts). A layer is adopted if known weights, loaded by vLLM and by
-Layercast, gave the same bytes, padding included. One check is made for each class, method and shape.
+tensors of them before the commit (Marlin, AMX, packed experts). A layer is adopted if known weights, loaded by vLLM
+and by Layercast, gave the same bytes, padding included. One check is made for each class, method and shape. A layer of
+which vLLM's loader computes a tensor (Mamba's A) is reloaded: in that tensor's place, its sources are staged whole.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any
 
 import torch
 
-from layercast.dtypes import torch_dtype
 from layercast.errors import Error, InvalidArgument, Unsupported
-from layercast.host.known_weights import copy_of, difference, known_weights, replayed
-from layercast.host.layers import buffers_in, by_layer, kind_of, one_recipe, quantized
+from layercast.host.known_weights import LARGEST, copy_of, difference, known_weights, replayed
+from layercast.host.layers import buffers_in, by_layer, kind_of, one_recipe, quantized, refuse, why_left
 from layercast.host.loaded import Loaded
 from layercast.host.views import NotAdoptable
+from layercast.host.whole_sources import beside
 from layercast.receiver import Receiver
 from layercast.recording import Recording
 from layercast.vllm.load_time import own_tensors, processed
@@ -40,11 +41,15 @@ RECIPES = {
 
 @dataclass(frozen=True)
 class Layer:
-    """A module that a load fills, and the way in which it is filled. ``why``: why it is not adopted; "" if it is."""
+    """A module that a load fills, and the way in which it is filled. ``why``: why it is not adopted; "" if it is.
+
+    ``parameters`` are filled by copies, those that are ``computed`` by vLLM's own loader.
+    """
 
     path: str
     module: torch.nn.Module
     parameters: tuple[str, ...]
+    computed: tuple[str, ...] = ()
     recipe: str = "none"
     why: str = ""
 
@@ -55,11 +60,19 @@ class Layer:
 
 @dataclass(frozen=True)
 class Adoption:
-    """What a receiver of one worker needs: the recording, the buffers by kernel name, and the recipe."""
+    """What the receivers of one worker need.
+
+    Args:
+        recording: of adopted layers, with their buffers by kernel name and their recipe.
+        beside: of what is staged for all others.
+        loaded: all that was recorded.
+    """
 
     recording: Recording
     recipe: str
     buffers: dict[str, torch.Tensor]
+    beside: Recording
+    loaded: Loaded
     layers: tuple[Layer, ...]
     checks: int = 0  # how many self checks were made
 
@@ -73,20 +86,21 @@ def adopt(model: torch.nn.Module, loaded: Loaded) -> Adoption:
     Runs vLLM's processing of known weights, on tensors of its own; on all ranks at once, since that may communicate.
     Raises Unsupported, naming it, for a parameter that cannot be filled in either way.
     """
-    if loaded.computed:
-        name, why = next(iter(loaded.computed.items()))
-        more = f", and {len(loaded.computed) - 1} more" if len(loaded.computed) > 1 else ""
-        raise Unsupported(f"'{name}'{more}: expected a loader that copies, got one that computes values ({why})")
+    refuse(loaded.refused)
     _refuse_unwritten(model, loaded)
     checks = _Checks()
-    layers = [checks.decide(layer, loaded.recording) for layer in _layers(model, loaded.recording)]
-    recipe = one_recipe(layer.recipe for layer in layers if layer.adopted)
-    names = (name for layer in layers if layer.adopted and layer.recipe != "none" for name in layer.parameters)
+    layers = [checks.decide(layer, loaded) for layer in _layers(model, loaded)]
+    adopted = [layer for layer in layers if layer.adopted]
+    recipe = one_recipe(layer.recipe for layer in adopted)
+    names = (name for layer in adopted if layer.recipe != "none" for name in layer.parameters)
     recording = replace(loaded.recording, quantized=quantized(names, loaded.recording))
     buffers = {}
-    for layer in layers:
-        buffers.update(_buffers(layer, recording.of_parameters(set(layer.parameters))))
-    return Adoption(recording, recipe, buffers, tuple(layers), checks.made)
+    for layer in adopted:
+        part = recording.of_parameters(set(layer.parameters))
+        buffers.update(buffers_in(own_tensors(layer.module), part, layer.recipe))
+    live = recording.taking({name for layer in adopted for name in layer.parameters})
+    others = beside(loaded, (name for layer in layers if not layer.adopted for name in layer.parameters))
+    return Adoption(live, recipe, buffers, others, loaded, tuple(layers), checks.made)
 
 
 def _refuse_unwritten(model: torch.nn.Module, loaded: Loaded) -> None:
@@ -99,7 +113,8 @@ def _refuse_unwritten(model: torch.nn.Module, loaded: Loaded) -> None:
         module = model.get_submodule(path)
         return module, getattr(module, own, None)
 
-    filled = {tensor.data_ptr() for spec in loaded.recording.parameters if (tensor := live(spec.name)[1]) is not None}
+    names = [*(spec.name for spec in loaded.recording.parameters), *loaded.computed]
+    filled = {tensor.data_ptr() for name in names if (tensor := live(name)[1]) is not None}
     missing = []
     for name in loaded.unwritten:
         module, tensor = live(name)
@@ -111,11 +126,14 @@ def _refuse_unwritten(model: torch.nn.Module, loaded: Loaded) -> None:
         raise InvalidArgument(f"the version has no tensor for '{missing[0]}'{more}: expected a whole model")
 
 
-def _layers(model: torch.nn.Module, recording: Recording) -> Iterator[Layer]:
+def _layers(model: torch.nn.Module, loaded: Loaded) -> Iterator[Layer]:
     seen: dict[int, str] = {}
-    for path, names in by_layer(recording).items():
+    copied = by_layer(spec.name for spec in loaded.recording.parameters)
+    computed = by_layer(loaded.computed)
+    for path in dict.fromkeys([*copied, *computed]):
         module = model.get_submodule(path)
-        for name in names:
+        names = copied.get(path, ())
+        for name in (*names, *computed.get(path, ())):
             tensor = getattr(module, name.rpartition(".")[2], None)
             address = tensor.data_ptr() if isinstance(tensor, torch.Tensor) and tensor.numel() else 0
             if address and address in seen:
@@ -125,14 +143,7 @@ def _layers(model: torch.nn.Module, recording: Recording) -> Iterator[Layer]:
                 )
             seen[address] = name
         method = type(getattr(module, "quant_method", None)).__name__
-        yield Layer(path, module, names, RECIPES.get(method, "none"))
-
-
-def _buffers(layer: Layer, part: Recording) -> dict[str, torch.Tensor]:
-    """The tensors that a receiver writes for this layer: its own, or those in which it is staged."""
-    if layer.adopted:
-        return buffers_in(own_tensors(layer.module), part, layer.recipe)
-    return {spec.name: torch.zeros(spec.shape, dtype=torch_dtype(spec.dtype)) for spec in part.parameters}
+        yield Layer(path, module, names, computed.get(path, ()), RECIPES.get(method, "none"))
 
 
 @dataclass
@@ -142,8 +153,10 @@ class _Checks:
     results: dict[Any, str] = field(default_factory=dict)
     made: int = 0
 
-    def decide(self, layer: Layer, recording: Recording) -> Layer:
-        part = recording.of_parameters(set(layer.parameters))
+    def decide(self, layer: Layer, loaded: Loaded) -> Layer:
+        if layer.computed:
+            return replace(layer, why=why_left(layer.computed, loaded.computed))
+        part = loaded.recording.of_parameters(set(layer.parameters))
         key = kind_of(layer.module, own_tensors(layer.module), part, layer.recipe)
         if key not in self.results:
             self.made += 1
@@ -159,7 +172,11 @@ class _Checks:
 def check(layer: Layer, part: Recording) -> str:
     """Loads known weights twice, by vLLM's code and by Layercast's; "" if every byte is the same, else the first
     difference."""
-    sources = known_weights(part)
+    return next(filter(None, (_difference(layer, part, largest) for largest in LARGEST)), "")
+
+
+def _difference(layer: Layer, part: Recording, largest: float) -> str:
+    sources = known_weights(part, largest)
     memory = {name: copy_of(tensor) for name, tensor in own_tensors(layer.module).items()}
     kept = {name: tensor.data for name, tensor in own_tensors(layer.module).items()}
     theirs = processed(layer.module, replayed(part, sources))

@@ -7,35 +7,31 @@ from typing import Any
 import torch
 
 from layercast.host.known_weights import copy_of
+from layercast.host.receivers import memory_for
 from layercast.receiver import Receiver
 from layercast.vllm.adoption import Adoption
-from layercast.vllm.load_time import own_tensors, processed
+from layercast.vllm.load_time import own_tensors
+from layercast.vllm.reloaded import made
 
 
-def differences(adoption: Adoption, checkpoint: str, tp_rank: int, tp_size: int) -> list[dict[str, Any]]:
+def differences(
+    model: torch.nn.Module, adoption: Adoption, checkpoint: str, tp_rank: int, tp_size: int
+) -> list[dict[str, Any]]:
     """The tensors that differ: ``{"tensor", "offset", "served", "expected"}`` of each one's first byte, row-major.
 
     Holds a second copy of the weights meanwhile. A collective of the ranks, for what vLLM's code makes may communicate.
     """
     cold = {name: copy_of(tensor) for name, tensor in adoption.buffers.items()}
-    with Receiver(
-        adoption.recording,
-        buffers=cold,
-        tp_rank=tp_rank,
-        tp_size=tp_size,
-        quantization=adoption.recipe,
-        commit="in_place",
-    ) as receiver:
-        receiver.reload_weights(checkpoint)
-    served, expected = {}, {}
-    reloaded = {name for layer in adoption.reloaded() for name in layer.parameters}
-    for name in cold.keys() - reloaded:
-        served[name], expected[name] = adoption.buffers[name], cold[name]
-    for layer in adoption.reloaded():
-        made = processed(layer.module, {name: cold[name] for name in layer.parameters})
+    staged = memory_for(adoption.beside)
+    rank = {"tp_rank": tp_rank, "tp_size": tp_size}
+    for part, buffers, recipe in ((adoption.recording, cold, adoption.recipe), (adoption.beside, staged, "none")):
+        with Receiver(part, buffers=buffers, quantization=recipe, commit="in_place", **rank) as receiver:
+            receiver.reload_weights(checkpoint)
+    served, expected = dict(adoption.buffers), cold
+    for layer, tensors in made(model, adoption, staged):
         live = own_tensors(layer.module)
-        for name in made.keys() & live.keys():
-            served[f"{layer.path}.{name}"], expected[f"{layer.path}.{name}"] = live[name], made[name]
+        for name in tensors.keys() & live.keys():
+            served[f"{layer.path}.{name}"], expected[f"{layer.path}.{name}"] = live[name], tensors[name]
     return [found for name in sorted(served) if (found := _first(name, served[name], expected[name]))]
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
+
+from layercast.host.module_state import put_back
 
 
 def tensors_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -26,24 +27,13 @@ def load_time(model: torch.nn.Module, modules: Iterable[torch.nn.Module] | None 
     that the modules had back. ``modules``: these alone."""
     from vllm.model_executor.model_loader.reload import layerwise, meta
 
-    kept = [(module, _state(module)) for module in (model.modules() if modules is None else modules)]
-    try:
-        for module, _ in kept:
+    shown = list(model.modules() if modules is None else modules)
+    with put_back(shown):
+        for module in shown:
             meta.restore_layer_on_meta(module, layerwise.get_layerwise_info(module))
             for tensor in layerwise.get_layer_tensors(module).values():
                 tensor.weight_loader = layerwise._get_original_loader(tensor)
         yield
-    finally:
-        for module, state in kept:
-            module.__dict__.clear()
-            module.__dict__.update(state)
-
-
-_OWN = ("_parameters", "_buffers", "_non_persistent_buffers_set")
-
-
-def _state(module: torch.nn.Module) -> dict[str, Any]:
-    return {**module.__dict__, **{name: getattr(module, name).copy() for name in _OWN}}
 
 
 def processed(module: torch.nn.Module, parameters: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

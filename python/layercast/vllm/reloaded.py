@@ -1,4 +1,4 @@
-"""What a commit does beyond Layercast's own copy: vLLM's processing of layers that are not adopted, derived tensors."""
+"""What vLLM's own code does for a version: kernel tensors of layers that are not adopted, and derived tensors."""
 
 from __future__ import annotations
 
@@ -6,24 +6,46 @@ from typing import Any
 
 import torch
 
+from layercast.host.loader_run import Tensors, computed_values, prove_loader
+from layercast.host.made import copy_in, require_fit
+from layercast.host.whole_sources import whole_sources
 from layercast.vllm.adoption import Adoption, Layer
-from layercast.vllm.load_time import own_tensors, processed
+from layercast.vllm.load_time import load_time, own_tensors, processed, tensors_of
+
+Made = list[tuple[Layer, Tensors]]
 
 
-def reload_layers(adoption: Adoption) -> None:
-    """Makes the kernel tensors of each layer that is not adopted, from what was staged for it, and copies them in.
+def made(model: torch.nn.Module, adoption: Adoption, staged: Tensors) -> Made:
+    """The kernel tensors of each layer that is not adopted, in fresh memory, of what was staged for it.
 
-    All are made before the first is copied: what vLLM's code raises leaves the live weights as they were.
+    To be called on all ranks at once: vLLM's code may communicate. Raises what it raises, and Unsupported where they
+    would not fit; the live weights are as they were.
     """
-    made = [(layer, processed(layer.module, _staged(adoption, layer))) for layer in adoption.reloaded()]
-    for layer, tensors in made:
-        live = own_tensors(layer.module)
-        for name in tensors.keys() & live.keys():
-            live[name].data.copy_(tensors[name])
+    values = staged | _computed(model, adoption, whole_sources(adoption.beside, staged))
+    found = []
+    for layer in adoption.reloaded():
+        tensors = processed(layer.module, {name: values[name] for name in (*layer.parameters, *layer.computed)})
+        require_fit(layer.path, tensors, own_tensors(layer.module))
+        found.append((layer, tensors))
+    return found
 
 
-def _staged(adoption: Adoption, layer: Layer) -> dict[str, torch.Tensor]:
-    return {name: adoption.buffers[name] for name in layer.parameters}
+def copy_made(found: Made) -> None:
+    for layer, tensors in found:
+        copy_in(tensors, own_tensors(layer.module))
+
+
+def prove_computed(model: torch.nn.Module, adoption: Adoption) -> None:
+    """Raises Unsupported for what cannot be left to vLLM's loader: prove_loader."""
+    prove_loader(lambda sources, fill: _computed(model, adoption, sources, fill), adoption.loaded, "vLLM's")
+
+
+def _computed(model: torch.nn.Module, adoption: Adoption, sources: Tensors, fill: int = 0) -> Tensors:
+    if not adoption.loaded.computed:
+        return {}
+    live = list(tensors_of(model).values())
+    with load_time(model):
+        return computed_values(model.load_weights, model, adoption.loaded, sources, live, fill)
 
 
 def refresh_derived(model: torch.nn.Module, dtype: torch.dtype) -> None:

@@ -61,7 +61,8 @@ class Engine:
                 time.sleep(look)
                 look = min(look * 1.5, _LONGEST_LOOK)
                 answers = self._on_all("state")
-            return self._on_all("prepare")
+            self._on_all("prepare")
+            return self._on_all("make")
         except (Error, KeyboardInterrupt):  # after anything else the engine may be dead, and would never answer
             self._give_up()
             raise

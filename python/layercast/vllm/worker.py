@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,16 +20,16 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferUpdateInfo,
 )
 
-from layercast.errors import Error, FailedPrecondition, InvalidArgument, of_code
+from layercast.errors import Error, FailedPrecondition, Internal, InvalidArgument, of_code
 from layercast.offered import endpoints_of, offered
+from layercast.host.receivers import Receivers
 from layercast.host.recorder import record
 from layercast.host.staging import Staging, named
-from layercast.receiver import Receiver
 from layercast.tensor import TensorSpec
 from layercast.vllm.adoption import Adoption, adopt
 from layercast.vllm.cold import differences
 from layercast.vllm.load_time import load_time, tensors_of
-from layercast.vllm.reloaded import refresh_derived, reload_layers
+from layercast.vllm.reloaded import Made, copy_made, made, prove_computed, refresh_derived
 
 logger = logging.getLogger("layercast.vllm")
 
@@ -63,7 +64,8 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         self._info = InitInfo()
         self._specs: tuple[TensorSpec, ...] = ()
         self._adoption: Adoption | None = None
-        self._receiver: Receiver | None = None
+        self._receiver: Receivers | None = None
+        self._made: Made | None = None  # of the version that is staged
         self._staging = Staging()
         self._torn = False
         self._differences: list[dict[str, Any]] = []  # as the latest verify found them
@@ -105,10 +107,11 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         """Does one step, on every rank. Returns the rank's state.
 
         ``stage`` (endpoint, lineage, step, attempt): starts to stage a version, and returns at once. ``state``: where
-        that is. ``prepare``: raises unless a version is staged. ``commit`` (attempt): writes it, between two forward
-        passes; nothing if that attempt is committed already. ``abort``: drops it. ``receive``: stages and prepares, and
-        returns when that is done. ``verify`` (model): reads the served bytes back, and holds them against a cold load of
-        that checkpoint, if one is named.
+        that is. ``prepare``: raises unless a version is staged. ``make``, once all ranks have prepared: vLLM's code
+        makes the layers that are not adopted, beside the live ones. ``commit`` (attempt): writes the version, between
+        two forward passes; nothing if that attempt is committed already. ``abort``: drops it. ``receive``: stages,
+        prepares and makes, and returns when that is done. ``verify`` (model): reads the served bytes back, and holds
+        them against a cold load of that checkpoint, if one is named.
 
         Raises a subclass of :class:`layercast.Error`; the weights that are served are then the old ones, unless the
         state says ``torn``.
@@ -136,40 +139,60 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         self._refuse_if_asleep()
         self._staging.require_staged().prepare()
 
+    def _make(self) -> None:
+        """On all ranks at once: vLLM's code may communicate."""
+        self._prepare()
+        assert self._receiver is not None and self._adoption is not None
+        if self._made is None:
+            self._made = made(self.model, self._adoption, self._receiver.staged)
+
     def _receive(self, **arguments: Any) -> None:
-        try:
+        def stage() -> None:
             self._stage(**arguments)
             self.drain_pending()
             self._prepare()
+
+        if self._together(stage):
+            self._together(self._make)
+
+    def _together(self, step: Callable[[], None]) -> bool:
+        """Whether all ranks made the step, within one call of vLLM's. If one raised, all drop what is staged."""
+        try:
+            step()
             mine: Error | None = None
         except Error as error:
             mine = error
+        except Exception as error:  # noqa: BLE001  vLLM's code: the other ranks wait for an answer
+            mine = Internal(repr(error))
         said = _of_all_ranks(mine)
         failed = [(rank, error) for rank, error in enumerate(said) if error is not None]
         if not failed:
-            return
+            return True
         self._abort()
         # vLLM's executor stops reading at the first rank that raised. What later ranks answered is then taken for the
         # answer to the next call, and every call after it is answered one too late. So the last rank alone raises.
         if self.parallel_config.rank == len(said) - 1:
             rank, (code, message) = failed[0]
             raise of_code(code)(f"rank {rank}: {message}")
+        return False
 
     def _commit(self, attempt: int = 0) -> None:
         if attempt and attempt == self._committed:
             return  # another rank had to try again
-        self._prepare()
-        assert self._receiver is not None and self._adoption is not None
+        self._make()
+        assert self._receiver is not None and self._made is not None
         self._torn = True
         with torch.no_grad():
             self._receiver.commit()
-            reload_layers(self._adoption)
+            copy_made(self._made)
             refresh_derived(self.model, self.model_config.dtype)
         self._torn = False
+        self._made = None
         self._staging.done()
         self._committed = self._attempt
 
     def _abort(self) -> None:
+        self._made = None
         self._staging.abort()
 
     def _ask(self) -> None:
@@ -179,7 +202,7 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         if self._receiver is None or self._adoption is None or self._receiver.version is None:
             raise FailedPrecondition("expected a version that was committed, got none yet")
         self._receiver.verify()
-        self._differences = differences(self._adoption, model, *self._part()) if model else []
+        self._differences = differences(self.model, self._adoption, model, *self._part()) if model else []
 
     def _part(self) -> tuple[int, int]:
         """This rank's number among the engine's, and how many there are."""
@@ -193,10 +216,12 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         with load_time(self.model):
             loaded = record(self.model.load_weights, tensors_of(self.model), specs)
         adoption = adopt(self.model, loaded)
+        prove_computed(self.model, adoption)
         tp_rank, tp_size = self._part()
-        receiver = Receiver(
+        receiver = Receivers(
             adoption.recording,
-            buffers=adoption.buffers,
+            adoption.buffers,
+            adoption.beside,
             quantization=adoption.recipe,
             tp_rank=tp_rank,
             tp_size=tp_size,
@@ -255,6 +280,7 @@ _OPS = {
     "stage": LayercastEngine._stage,
     "state": LayercastEngine._ask,
     "prepare": LayercastEngine._prepare,
+    "make": LayercastEngine._make,
     "commit": LayercastEngine._commit,
     "abort": LayercastEngine._abort,
     "receive": LayercastEngine._receive,

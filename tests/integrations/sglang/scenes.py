@@ -80,6 +80,12 @@ def in_fp8(tensors):
     return made
 
 
+def multiplying_kernel(x, group_size):
+    """The arithmetic of SGLang's kernel: kernels/jit/csrc/gemm/per_token_quant_fp8.cuh."""
+    scale = x.float().abs().amax(dim=1, keepdim=True) / 448
+    return (x.float() * (1 / scale)).clamp(-448, 448).to(torch.float8_e4m3fn), scale
+
+
 def served(model):
     """Every byte that the model holds, and where: {name: (address, shape, strides, bytes)}."""
     tensors = dict(model.named_parameters()) | dict(model.named_buffers())

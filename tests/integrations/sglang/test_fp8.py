@@ -86,19 +86,44 @@ def test_the_door_spares_kernel_bytes_from_the_end(publisher, dividing_kernel):
     assert scenes.addresses(model) == before
 
 
-def _as_sglang(x, group_size):
-    """The arithmetic of SGLang's kernel: kernels/jit/csrc/gemm/per_token_quant_fp8.cuh."""
-    scale = x.float().abs().amax(dim=1, keepdim=True) / 448
-    return (x.float() * (1 / scale)).clamp(-448, 448).to(torch.float8_e4m3fn), scale
+@pytest.fixture(params=[True, False], ids=["per_channel", "per_tensor"])
+def sglangs_arithmetic(monkeypatch, request):
+    monkeypatch.setattr(w8a8_fp8, "per_token_group_quant_fp8", scenes.multiplying_kernel)
+    monkeypatch.setattr(w8a8_fp8, "cutlass_fp8_supported", lambda: request.param)
 
 
-@pytest.mark.parametrize("cutlass", [True, False], ids=["per_channel", "per_tensor"])
-def test_arithmetic_that_no_recipe_has_is_refused_by_name(publisher, monkeypatch, cutlass):
-    monkeypatch.setattr(w8a8_fp8, "per_token_group_quant_fp8", _as_sglang)
-    monkeypatch.setattr(w8a8_fp8, "cutlass_fp8_supported", lambda: cutlass)
+def test_arithmetic_that_no_recipe_has_is_left_to_sglang_by_name(publisher, sglangs_arithmetic):
+    model, cold, before, scheduler = served_after_an_update(W8A8Fp8Config(), publisher, dict)
+    assert model.model.layers[0].mlp.down_proj.weight.dtype == torch.float8_e4m3fn
+    reloaded = scheduler.layercast_state()["reloaded"]
+    assert {path.rpartition(".")[2] for path in reloaded} == {"qkv_proj", "o_proj", "gate_up_proj", "down_proj"}
+    assert all("bytes of known weights differ" in why for why in reloaded.values())
+    assert scenes.contents(model) == scenes.contents(cold)
+    assert scenes.addresses(model) == before
+
+
+def test_processing_that_raises_leaves_the_old_version(publisher, sglangs_arithmetic, monkeypatch):
+    model = scenes.loaded(scenes.qwen2(W8A8Fp8Config()), scenes.checkpoint(0))
+    before, scheduler = scenes.served(model), scenes.scheduler_of(model)
+    publisher.publish(scenes.checkpoint(1), step=1)
+    assert scenes.rpc(scheduler, "layercast_stage", endpoint=publisher.endpoint).success
+    monkeypatch.setattr(w8a8_fp8.W8A8Fp8LinearMethod, "process_weights_after_loading", lambda *_: 1 // 0)
+    answer = scenes.rpc(scheduler, "layercast_prepare", wait=60.0)
+    assert not answer.success and "ZeroDivisionError" in answer.message
+    assert scenes.served(model) == before and not scheduler.layercast_state()["torn"]
+
+
+def test_processing_that_leaves_a_number_is_refused_by_name(publisher, sglangs_arithmetic, monkeypatch):
+    through = w8a8_fp8.W8A8Fp8LinearMethod.process_weights_after_loading
+
+    def process(self, layer):
+        layer.largest = layer.weight.float().amax().item()
+        through(self, layer)
+
+    monkeypatch.setattr(w8a8_fp8.W8A8Fp8LinearMethod, "process_weights_after_loading", process)
     model = scenes.loaded(scenes.qwen2(W8A8Fp8Config()), scenes.checkpoint(0))
     before = scenes.served(model)
     publisher.publish(scenes.checkpoint(1), step=1)
     message = update(scenes.scheduler_of(model), publisher)
-    assert "model.layers.0.self_attn.qkv_proj (W8A8Fp8LinearMethod)" in message and "bytes" in message
+    assert "model.layers.0.self_attn.qkv_proj" in message and "'largest'" in message
     assert scenes.served(model) == before

@@ -27,6 +27,7 @@ MODELS = {
     "qwen3": ("Qwen3ForCausalLM", {}),
     "deepseek_v2": ("DeepseekV2ForCausalLM", LATENT),
     "qwen3_moe": ("Qwen3MoeForCausalLM", EXPERTS),
+    "gemma": ("GemmaForCausalLM", {"tie_word_embeddings": True, "hidden_act": "gelu_pytorch_tanh"}),
     "gemma2": ("Gemma2ForCausalLM", {"tie_word_embeddings": True, "hidden_act": "gelu_pytorch_tanh"}),
 }
 
@@ -45,6 +46,9 @@ def _checkpoint(name, version):
     config = _config(name)
     torch.manual_seed(version)
     model = AutoModelForCausalLM.from_config(config).to(torch.bfloat16)
+    for parameter in model.parameters():
+        if parameter.unique().numel() == 1:  # norms, which begin with the same number in every version
+            torch.nn.init.normal_(parameter, std=0.05)
     return {name: tensor.detach().clone() for name, tensor in _unfused(model, config).items()}
 
 
@@ -80,7 +84,7 @@ def _built(kind, config):
     return model.eval()
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "gemma2"])
+@pytest.mark.parametrize("name", MODELS)
 def test_a_commit_leaves_it_as_a_cold_load_does(name, publisher):
     model = _cold(name, 0)
     before, scheduler = scenes.addresses(model), scenes.scheduler_of(model)
@@ -97,10 +101,44 @@ def test_latent_attention_has_derived_tensors_to_compare():
     assert isinstance(attention.w_kc, torch.Tensor) and isinstance(attention.w_vc, torch.Tensor)
 
 
-def test_a_loader_that_computes_is_refused_by_name(publisher):
+def test_norms_that_the_loader_computes_are_left_to_it_by_name(publisher):
     """Gemma's norms keep weight + 1 beside their weight."""
     model = _cold("gemma2", 0)
+    scheduler = scenes.scheduler_of(model)
+    publisher.publish(_checkpoint("gemma2", 1), step=1)
+    assert scenes.rpc(scheduler, "layercast_stage", endpoint=publisher.endpoint).success
+    reloaded = scheduler.layercast_state()["reloaded"]
+    assert reloaded["model.norm"] == "'model.norm.gemma_weight': computed by aten.add_.Tensor"
+    assert {path.rpartition(".")[2] for path in reloaded} == {
+        "norm", "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"
+    }
+
+
+def test_a_loader_that_raises_leaves_the_old_version_and_the_next_update_succeeds(publisher, monkeypatch):
+    model = _cold("gemma2", 0)
+    before, scheduler = scenes.served(model), scenes.scheduler_of(model)
+    publisher.publish(_checkpoint("gemma2", 1), step=1)
+    assert scenes.rpc(scheduler, "layercast_stage", endpoint=publisher.endpoint).success
+    with monkeypatch.context() as patched:
+        patched.setattr(type(model), "load_weights", lambda self, weights: [][next(weights)[1].numel()])
+        answer = scenes.rpc(scheduler, "layercast_prepare", wait=60)
+        assert not answer.success and "IndexError" in answer.message
+        assert not scenes.rpc(scheduler, "layercast_commit").success
+    assert scenes.served(model) == before and not scheduler.layercast_state()["torn"]
+    answer = scenes.rpc(scheduler, "layercast_commit")
+    assert answer.success, answer.message
+    assert scenes.contents(model) == scenes.contents(_cold("gemma2", 1))
+
+
+def test_a_value_that_no_tensor_of_the_version_gives_is_refused_by_name(publisher, monkeypatch):
+    from sglang.srt.layers.layernorm import GemmaRMSNorm
+
+    def refreshed(self):
+        self.gemma_weight.copy_(self.weight.data).add_(torch.ones(self.weight.shape))
+
+    model = _cold("gemma2", 0)
     before = scenes.served(model)
+    monkeypatch.setattr(GemmaRMSNorm, "refresh_gemma_weight", refreshed)
     publisher.publish(_checkpoint("gemma2", 1), step=1)
     answer = scenes.rpc(scenes.scheduler_of(model), "layercast_stage", endpoint=publisher.endpoint)
     assert not answer.success and "input_layernorm.gemma_weight" in answer.message

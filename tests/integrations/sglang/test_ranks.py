@@ -36,6 +36,19 @@ def test_each_rank_gets_its_part(ranks):
         assert said["new"] and said["heads"] == [64, scenes.HIDDEN]
 
 
+def test_each_rank_gets_what_sglangs_code_makes_of_its_part(ranks):
+    for said in ranks("fp8"):
+        assert said["answers"] == [[True, ""]] * 3
+        assert said["new"] and said["heads"] == [scenes.HIDDEN, 64]
+
+
+def test_one_rank_whose_own_code_raises_keeps_all_from_committing(ranks):
+    for said in ranks("fp8, but rank 1 raises"):
+        assert [success for success, _ in said["answers"]] == [True, False, False]
+        assert all("rank 1: MemoryError('no room')" in message for _, message in said["answers"][1:])
+        assert said["old"]
+
+
 def test_one_rank_that_refuses_keeps_all_from_committing(ranks):
     for said in ranks("moved"):
         success, message = said["answers"][-1]

@@ -13,6 +13,7 @@ KINDS = {
     "qwen2": ("Qwen2", {}),
     "qwen3": ("Qwen3", _HEAD),
     "gemma2": ("Gemma2", _HEAD | {"query_pre_attn_scalar": 16}),
+    "mamba2": ("Mamba2", {"num_heads": 8, "head_dim": 16, "n_groups": 1, "state_size": 16, "expand": 2}),
 }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import cpu_ops_mamba
 import torch
 
 STAND_INS = ("static_scaled_fp8_quant", "dynamic_scaled_fp8_quant", "dynamic_per_token_scaled_fp8_quant")
@@ -30,11 +31,12 @@ def register() -> None:
 
     library = torch.library.Library("_C", "FRAGMENT")
     _libraries.append(library)
-    for schema, operation in _OPERATIONS.items():
+    for schema, operation in (_OPERATIONS | cpu_ops_mamba.OPERATIONS).items():
         name = schema.partition("(")[0]
         if not hasattr(torch.ops._C, name):
             library.define(schema)
             library.impl(name, operation, "CompositeExplicitAutograd")
+    cpu_ops_mamba.forget_packing()
     RotaryEmbedding.forward_cpu = RotaryEmbedding.forward_native
     layers.check_cpu_sgl_kernel = lambda *_: False  # the wheel has none of its packed kernels
 

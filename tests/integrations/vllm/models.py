@@ -19,6 +19,19 @@ _MLA |= {"qk_nope_head_dim": 16, "num_key_value_heads": 4}
 _LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16}
 _LINEAR |= {"linear_value_head_dim": 16, "shared_expert_intermediate_size": 32, "num_hidden_layers": 4}
 
+_SSD = {"mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 1, "mamba_n_heads": 8, "mamba_expand": 2}
+_SSM = {"state_size": 16, "conv_kernel": 4, "expand": 2, "time_step_rank": 8}
+_ZAMBA = {"mamba_d_state": 16, "mamba_expand": 2, "mamba_ngroups": 1, "n_mamba_heads": 8, "mamba_headdim": 16}
+_ZAMBA |= {"num_hidden_layers": 3, "layers_block_type": ["mamba", "hybrid", "mamba"], "num_mem_blocks": 1}
+_ZAMBA |= {"use_shared_attention_adapter": False, "adapter_rank": 8, "num_key_value_heads": 4}
+_ZAMBA |= {"ffn_hidden_size": 128, "attention_hidden_size": 128, "attention_head_dim": 32}
+_NEMOTRON = {"mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 16, "n_groups": 1, "head_dim": 16}
+_NEMOTRON |= {"expand": 2, "num_hidden_layers": 4, "hybrid_override_pattern": "M-*M", "mamba_hidden_act": "silu"}
+_GRANITE = {"layer_types": ["mamba", "attention"], "num_local_experts": 4, "num_experts_per_tok": 2}
+_GRANITE |= {"shared_intermediate_size": 32, "position_embedding_type": "rope"}
+_JAMBA = {"mamba_d_state": 16, "mamba_expand": 2, "mamba_dt_rank": 8, "use_mamba_kernels": False, "num_experts": 4}
+_JAMBA |= {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1}
+
 # By name: the class of the config, and what it says beyond _BASE.
 MODELS = {
     "llama": ("Llama", {}),
@@ -48,17 +61,25 @@ MODELS = {
     "glm4": ("Glm4", {"head_dim": 16}),
     "opt": ("OPT", {"ffn_dim": 128, "word_embed_proj_dim": 64}),
     "bloom": ("Bloom", {}),
+    "mamba": ("Mamba", _SSM),
+    "falcon_mamba": ("FalconMamba", _SSM),
+    "zamba2": ("Zamba2", _ZAMBA),
+    "falcon_h1": ("FalconH1", _SSD | {"mamba_d_ssm": 128, "head_dim": 16}),
+    "nemotron_h": ("NemotronH", _NEMOTRON),
+    "granitemoehybrid": ("GraniteMoeHybrid", _SSD | _GRANITE),
+    "jamba": ("Jamba", _JAMBA),
     "mamba2": ("Mamba2", {"num_heads": 8, "head_dim": 16, "n_groups": 1, "state_size": 16, "expand": 2}),
 }
 
 # Those of which Layercast has a plan of its own.
 REGISTERED = {"llama", "llama_tied", "llama_biased", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "mixtral"}
 REGISTERED |= {"qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "phi3", "qwen3_next", "gpt_oss", "mamba2"}
+REGISTERED |= {"nemotron_h"}
 
 
-def views_of(name):
-    """Buffers of a model that show what its parameters hold, in another shape."""
-    return {f"backbone.layers.{layer}.mixer.conv_weights" for layer in range(2)} if name == "mamba2" else set()
+def is_view(name):
+    """Of a buffer that shows what a parameter of Mamba2 holds, in another shape."""
+    return name.endswith(".conv_weights")
 
 
 def saved(name, folder):

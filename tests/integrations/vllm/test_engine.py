@@ -45,6 +45,15 @@ def test_a_sync_leaves_the_bytes_of_vllms_own_reload(policies, kind, quantizatio
     assert "model.layers.1.mlp.down_proj" in said["adopted"]
 
 
+@pytest.mark.parametrize(("quantization", "tp"), [("none", 2), ("fp8_per_channel", 1)])
+def test_what_a_loader_computes_is_left_to_it_by_name(policies, quantization, tp):
+    said = run(policies("mamba2", 1)[1], policies("mamba2", 2)[1], tp, quantization)
+    check(said)
+    mixers = [f"backbone.layers.{layer}.mixer" for layer in range(2)]
+    assert said["reloaded"] == {mixer: f"'{mixer}.A': computed by aten.neg.default" for mixer in mixers}
+    assert {f"{mixer}.in_proj" for mixer in mixers} <= set(said["adopted"])
+
+
 @pytest.mark.parametrize("form", QUANTIZED)
 def test_fp8_checkpoints_too(policies, tmp_path, form):
     folders = []

@@ -6,17 +6,19 @@ import layercast
 import models
 import pytest
 import torch
+from layercast import TensorSpec
 from layercast.dtypes import torch_dtype
 from layercast.host.known_weights import difference, replayed
+from layercast.host.loader_run import computed_values
 from layercast.host.recorder import record
+from layercast.host.whole_sources import beside, whole_sources
 from layercast.vllm.load_time import load_time, tensors_of
 
 RANKS = [(0, 1), (0, 2), (1, 2)]
 
-# What a loader computes, and so is not recorded.
-COMPUTED = {
-    "mamba2": {f"backbone.layers.{layer}.mixer.A": "computed by aten.neg.default" for layer in range(2)},
-}
+# What a loader computes, and so is no copy: Mamba's A, of A_log. How many layers of a model have one.
+COMPUTED = {"mamba": 2, "mamba2": 2, "falcon_mamba": 2, "zamba2": 3, "falcon_h1": 2, "nemotron_h": 2}
+COMPUTED |= {"granitemoehybrid": 1, "jamba": 1}
 
 # Where Layercast's own plan calls things otherwise: vLLM's name to ours.
 RENAMED = {
@@ -28,6 +30,7 @@ RENAMED = {
         ("backbone.", "model."),
     ],
     "mixtral": [(".experts.routed_experts.", ".experts.")],
+    "nemotron_h": [("model.norm_f.", "model.norm.")],
     "qwen2_moe": [(".experts.routed_experts.", ".experts.")],
     "qwen3_moe": [(".experts.routed_experts.", ".experts.")],
     "qwen3_next": [(".experts.routed_experts.", ".experts.")],
@@ -42,6 +45,7 @@ ALONE = {
     "deepseek_v2": (".W_UK_T", ".W_UV"),
     "deepseek_v3": (".W_UK_T", ".W_UV"),
     "mamba2": (".mixer.A", ".mixer.A_log"),
+    "nemotron_h": (".mixer.A", ".mixer.A_log"),
     "qwen3_next": (".linear_attn.A",),
 }
 
@@ -95,14 +99,28 @@ def test_a_recording_fills_parameters_as_the_loader_does(checkpoint, name, tp_ra
     with models.rank_of(folder, tp_rank=tp_rank, tp_size=tp_size) as config:
         model = models.built(config)
         loaded = recorded(model, folder)
+        computed = left_to_vllm(model, loaded, tensors, {"tp_rank": tp_rank, "tp_size": tp_size})
         after, changed = loaded_by_vllm(model, tensors)
-    assert loaded.computed == COMPUTED.get(name, {})
+    assert loaded.refused == {}
     names = {spec.name for spec in loaded.recording.parameters}
-    assert changed - names - models.views_of(name) == loaded.computed.keys()
+    assert {one for one in changed - names if not models.is_view(one)} == loaded.computed.keys()
+    assert len(loaded.computed) == COMPUTED.get(name, 0)
+    for target, of in loaded.computed.items():
+        assert target.endswith(".A") and len(of.sources) == 1 and next(iter(of.sources)).endswith(".A_log")
+    assert difference(computed, {target: after[target] for target in loaded.computed}) == ""
     wanted = {name: after[name] for name in names}
     assert difference(replayed(loaded.recording, tensors), wanted) == ""
     assert difference(reloaded(loaded.recording, layercast.buffer_specs(loaded.recording), tensors), wanted) == ""
     agrees_with_the_registry(name, folder, tensors, wanted, {"tp_rank": tp_rank, "tp_size": tp_size})
+
+
+def left_to_vllm(model, loaded, tensors, layout):
+    """What vLLM's loader computes of the sources that a receiver has staged whole."""
+    part = beside(loaded, ())
+    staged = reloaded(part, layercast.buffer_specs(part), tensors, **layout)
+    live = list(tensors_of(model).values())
+    with load_time(model):
+        return computed_values(model.load_weights, model, loaded, whole_sources(part, staged), live)
 
 
 def agrees_with_the_registry(name, folder, tensors, wanted, layout):
@@ -148,3 +166,31 @@ def test_recording_leaves_the_model_as_it_was(checkpoint):
         assert before.keys() == after.keys()
         for name, (address, tensor) in before.items():
             assert after[name].data_ptr() == address and torch.equal(after[name], tensor), name
+
+
+def test_a_patch_embedding_of_five_axes_is_adopted(checkpoint):
+    """vLLM's own convolution of vision towers (Qwen2-VL), on a model around it alone."""
+    from layercast.vllm.adoption import adopt
+    from vllm.model_executor.layers.conv import Conv3dLayer
+    from vllm.model_executor.model_loader.reload import record_metadata_for_reloading
+    from vllm.model_executor.models.utils import AutoWeightsLoader
+
+    class Tower(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.proj = Conv3dLayer(3, 32, kernel_size=(2, 4, 4), stride=(2, 4, 4), bias=False)
+
+        def load_weights(self, weights):
+            AutoWeightsLoader(self).load_weights(weights)
+
+    weight = torch.randn(32, 3, 2, 4, 4).to(torch.bfloat16)
+    with models.rank_of(checkpoint("llama")[0]):
+        tower = Tower()
+        record_metadata_for_reloading(tower)
+        with load_time(tower):
+            loaded = record(tower.load_weights, tensors_of(tower), [TensorSpec("proj.weight", "BF16", weight.shape)])
+        adoption = adopt(tower, loaded)
+    assert [layer.adopted for layer in adoption.layers] == [True]
+    with layercast.Receiver(adoption.recording, buffers=adoption.buffers) as receiver:
+        receiver.reload_weights({"proj.weight": weight})
+    assert torch.equal(tower.proj.weight, weight)
