@@ -1,6 +1,9 @@
 #include "src/tensor/manifest/manifest_entry.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "layercast/error.h"
 #include "src/base/digest/digest_all.h"
@@ -9,15 +12,9 @@
 namespace layercast {
 namespace {
 
-// The tensor as a matrix whose rows run along its last dimension.
-MatrixView Matrix(const TensorView& tensor) {
-  const std::int64_t elements = NumElements(tensor.shape);
-  const std::int64_t cols = tensor.shape.empty() || elements == 0 ? elements : tensor.shape.back();
-  return {.dtype = tensor.dtype,
-          .data = tensor.data,
-          .rows = cols == 0 ? 0 : elements / cols,
-          .cols = cols,
-          .row_stride = cols * BitsPerElement(tensor.dtype) / 8};
+ScanResult ScanRun(DType dtype, const std::byte* data, std::int64_t elements) {
+  WorkerPool alone(1);
+  return Scan({.dtype = dtype, .data = data, .rows = 1, .cols = elements, .row_stride = 0}, alone);
 }
 
 // "[3, 17]": the multi-dimensional index of element `flat`.
@@ -51,11 +48,28 @@ void ThrowNonFinite(const std::string& name, const TensorView& tensor, std::int6
               What(name, tensor) + "expected finite values, got NaN or infinity at " + IndexOf(element, tensor.shape));
 }
 
+// Each share of the bytes is scanned and digested while it is in a cache. Shares begin with whole elements of any type.
 TensorSummary SummaryOf(const std::string& name, const TensorView& tensor, WorkerPool& pool) {
   CheckReadable(name, tensor);
-  const ScanResult scan = Scan(Matrix(tensor), pool);
-  if (scan.first_non_finite >= 0) ThrowNonFinite(name, tensor, scan.first_non_finite);
-  return {.digest = DigestOf({tensor.data, static_cast<std::size_t>(tensor.num_bytes())}, pool), .amax = scan.amax};
+  const std::span bytes(tensor.data, static_cast<std::size_t>(tensor.num_bytes()));
+  const std::int64_t elements = NumElements(tensor.shape);
+  const std::int64_t of_share = std::int64_t{kLeavesOfShare * kLeafBytes} * 8 / BitsPerElement(tensor.dtype);
+  std::vector<ScanResult> scans(NumLeaves(bytes.size()) / kLeavesOfShare + 1);
+  const auto digest_leaves = [&](std::size_t first, std::span<Digest> leaves) {
+    const std::span<const std::byte> rest = bytes.subspan(first * kLeafBytes);
+    const std::span<const std::byte> share = rest.first(std::min(leaves.size() * kLeafBytes, rest.size()));
+    const std::size_t number = first / kLeavesOfShare;
+    const std::int64_t before = static_cast<std::int64_t>(number) * of_share;
+    scans[number] = ScanRun(tensor.dtype, share.data(), std::min(of_share, elements - before));
+    DigestLeaves(share, leaves);
+  };
+  TensorSummary summary{.digest = DigestInShares(bytes.size(), digest_leaves, pool), .amax = 0};
+  for (std::size_t i = 0; i < scans.size(); ++i) {
+    const std::int64_t wrong = scans[i].first_non_finite;
+    if (wrong >= 0) ThrowNonFinite(name, tensor, static_cast<std::int64_t>(i) * of_share + wrong);
+    summary.amax = std::max(summary.amax, scans[i].amax);
+  }
+  return summary;
 }
 
 ManifestEntry EntryOf(const std::string& name, const TensorView& tensor, WorkerPool& pool) {

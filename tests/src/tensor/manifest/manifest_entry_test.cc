@@ -29,6 +29,25 @@ TEST(ManifestEntry, KnowsDigestAndLargestMagnitude) {
   EXPECT_EQ(EntryOf("scalar", View({-2}, {}), pool).amax, 2.0F);
 }
 
+// Larger than what one thread takes at a time.
+TEST(ManifestEntry, OfALargeTensorIsOfAllItsShares) {
+  WorkerPool pool(3);
+  constexpr std::int64_t kRows = 700;
+  constexpr std::int64_t kCols = 301;
+  std::vector<float> values(kRows * kCols, 0.5F);
+  for (const std::size_t largest : {std::size_t{0}, std::size_t{65'535}, std::size_t{65'536}, values.size() - 1}) {
+    values[largest] = -7.0F;
+    const ManifestEntry entry = EntryOf("w", View(values, {kRows, kCols}), pool);
+    EXPECT_EQ(entry.amax, 7.0F) << largest;
+    EXPECT_EQ(entry.digest, DigestOf(std::as_bytes(std::span(values)))) << largest;
+    values[largest] = std::numeric_limits<float>::infinity();
+    EXPECT_THAT([&] { EntryOf("w", View(values, {kRows, kCols}), pool); },
+                ::testing::ThrowsMessage<Error>(::testing::HasSubstr("[" + std::to_string(largest / kCols) + ", " +
+                                                                     std::to_string(largest % kCols) + "]")));
+    values[largest] = 0.5F;
+  }
+}
+
 TEST(ManifestEntry, RefusesNaNWithItsNameAndIndex) {
   WorkerPool pool(2);
   std::vector<float> values(24, 1.0F);
