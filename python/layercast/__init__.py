@@ -17,6 +17,9 @@ Importing takes milliseconds, starts no thread and imports neither torch nor num
 from __future__ import annotations
 
 import atexit as _atexit
+import importlib as _importlib
+import os as _os
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from layercast import _native
 from layercast._native import Version
@@ -85,6 +88,20 @@ __all__ = [
     "quantize",
     "verify",
 ]
+
+
+# Trainers' integrations lie in a folder of their own; users import them as layercast.trl and layercast.ray.
+__path__.append(_os.path.join(_os.path.dirname(__file__), "integrations"))
+
+if _TYPE_CHECKING:
+    from layercast.integrations import ray as ray, trl as trl
+else:
+
+    def __getattr__(name: str) -> object:
+        """An integration, imported when it is first named."""
+        if name not in ("ray", "trl"):
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        return _importlib.import_module(f"{__name__}.{name}")
 
 
 @_atexit.register

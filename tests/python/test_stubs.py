@@ -39,6 +39,6 @@ def test_the_package_and_the_examples_are_typed():
     environment = {**os.environ, "MYPYPATH": str(ROOT / "python"), "PYTHONPATH": ""}
     cache = os.environ.get("LAYERCAST_TEST_CACHE", os.devnull)
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", f"{cache}/mypy", "python/layercast",
-               "examples/rl_loop.py"]
+               "examples/rl_loop.py", "examples/ray_rl.py"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

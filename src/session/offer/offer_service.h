@@ -12,7 +12,7 @@
 #include "src/base/threads/worker_pool.h"
 #include "src/session/link/device_bytes.h"
 #include "src/session/link/offered_version.h"
-#include "src/session/offer/asked_schedules.h"
+#include "src/session/schedules/asked_schedules.h"
 
 namespace layercast {
 

@@ -10,7 +10,7 @@
 #include "src/base/threads/worker_pool.h"
 #include "src/session/link/device_bytes.h"
 #include "src/session/link/outbox.h"
-#include "src/session/offer/asked_schedules.h"
+#include "src/session/schedules/asked_schedules.h"
 #include "src/transport/channel/channel.h"
 
 namespace layercast {

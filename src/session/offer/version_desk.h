@@ -17,11 +17,11 @@
 #include "src/session/link/outbox.h"
 #include "src/session/offer/complaints.h"
 #include "src/session/offer/digest_worker.h"
-#include "src/session/offer/recent_schedules.h"
 #include "src/session/offer/serve_context.h"
 #include "src/session/offer/stream_walk.h"
 #include "src/session/relay_tree/pace.h"
 #include "src/session/relay_tree/relay_desk.h"
+#include "src/session/schedules/recent_schedules.h"
 #include "src/wire/frames.h"
 
 namespace layercast {

@@ -38,14 +38,7 @@ class VersionDeskTest : public ::testing::Test {
                                         DeskOptions options = {.name = "publisher"}) {
     auto desk = std::make_unique<VersionDesk>(
         std::move(options),
-        VersionDesk::Parts{.context = {.pool = pool_,
-                                       .failpoints = failpoints_,
-                                       .outbox = outbox_,
-                                       .arena = memory_,
-                                       .device = nullptr,
-                                       .ends = {},
-                                       .asked = asked_,
-                                       .take_offer_ids = [](std::uint64_t) { return std::uint64_t{2}; }},
+        VersionDesk::Parts{.context = {pool_, failpoints_, outbox_, memory_, nullptr, {}, asked_, take_offer_ids_},
                            .channels = std::move(channels),
                            .core_seconds = std::move(core_seconds)});
     desk->Add(version_);
@@ -70,6 +63,7 @@ class VersionDeskTest : public ::testing::Test {
   WorkerPool pool_{1};
   FailPoints failpoints_;
   AskedSchedules asked_;
+  const std::function<std::uint64_t(std::uint64_t)> take_offer_ids_ = [](std::uint64_t) { return std::uint64_t{2}; };
   Outbox outbox_;
   HostMemory memory_;
   const std::shared_ptr<OfferedVersion> version_ =
@@ -349,9 +343,7 @@ class DeskOfWalksTest : public DeskOfAStreamTest {
   std::uint32_t Await(VersionDesk& desk, const std::string& engine, std::uint32_t tensors) {
     for (const Deadline deadline = Soon(); came_[engine] < tensors && !deadline.Passed(); std::this_thread::yield()) {
       desk.Sweep();
-      for (const auto& [key, message] : outbox_.TakeAll()) {
-        came_[key.routing_id] += TensorsIn(message);
-      }
+      for (const auto& [key, message] : outbox_.TakeAll()) came_[key.routing_id] += TensorsIn(message);
     }
     return came_[engine];
   }

@@ -1,5 +1,5 @@
 // What a publisher remembers of its receivers' schedules: those that were asked for last.
-#include "src/session/offer/recent_schedules.h"
+#include "src/session/schedules/recent_schedules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

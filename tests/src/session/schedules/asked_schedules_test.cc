@@ -1,4 +1,4 @@
-#include "src/session/offer/asked_schedules.h"
+#include "src/session/schedules/asked_schedules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

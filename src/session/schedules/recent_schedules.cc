@@ -1,4 +1,4 @@
-#include "src/session/offer/recent_schedules.h"
+#include "src/session/schedules/recent_schedules.h"
 
 #include <algorithm>
 #include <string>
