@@ -70,7 +70,7 @@ StreamBlocks::Block* StreamBlocks::FindRoom(std::size_t bytes) {
 }
 
 void StreamBlocks::Retire(std::uint32_t tensors) {
-  retired_ = std::max(retired_, tensors);
+  retired_ = std::max(retired_, std::min(tensors, placed_));  // a receiver may say anything
   std::erase_if(blocks_, [this](Block& block) {
     if (block.last > retired_) return false;
     block.used = 0;

@@ -175,14 +175,15 @@ bool StreamWalk::AwaitReaders(const std::stop_token& stop, const Enough& enough)
 
 void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedTensor& named) {
   const auto bytes = static_cast<std::size_t>(named.tensor.num_bytes());
-  StreamPlace place = blocks_.Place(named.name, bytes, window_.share());
+  const bool cut = context_.failpoints.Hit("send.tensor");  // to half of it, for which it has to lie alone
+  StreamPlace place = blocks_.Place(named.name, bytes, cut ? 0 : window_.share());
   const TensorView readable = CopyIn(named, place.memory);
   const TensorSummary summary = SummaryOf(named.name, readable, context_.pool);
   std::vector<std::vector<Digest>> digests;
   for (std::size_t reader = 0; reader < readers_.size(); ++reader) {
     digests.push_back(DigestChunks(reader, tensor, place.memory));
   }
-  blocks_.Offer(place, context_.failpoints.Hit("send.tensor") ? bytes / 2 : bytes);
+  blocks_.Offer(place, cut ? bytes / 2 : bytes);
   for (std::size_t i = 0; i < readers_.size(); ++i) {
     const StreamReader& reader = readers_[i];
     wire::ReadyTensor ready{.sequence = sequence,

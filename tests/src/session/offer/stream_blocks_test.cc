@@ -70,6 +70,14 @@ TEST_F(StreamBlocksTest, SmallTensorsShareOneOfferWhichIsUsedAgain) {
   EXPECT_THAT(end_.offers, ElementsAre(5));
 }
 
+TEST_F(StreamBlocksTest, ReceiptsForWhatWasNotPlacedCountForWhatWas) {
+  Put(100);
+  blocks_.Retire(1000);
+  EXPECT_EQ(blocks_.waiting(), 0U);
+  Put(100);
+  EXPECT_EQ(blocks_.waiting(), 1U);
+}
+
 TEST_F(StreamBlocksTest, LargeTensorsHaveOffersOfTheirOwnWhichGoWithThem) {
   EXPECT_EQ(Put(500'000).offer_id, 5U);
   EXPECT_EQ(Put(500'000).offer_id, 6U);
