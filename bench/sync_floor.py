@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a small sync costs, part by part, beside the bare limit: a blocking REQ and REP between two processes.
 
-    PYTHONPATH=build/release/python .venv/bin/python bench/sync_floor.py [SYNCS]
+    PYTHONPATH=build/release/python .venv/bin/python bench/sync_floor.py [SYNCS] 2> /dev/null
 
 The engine is `layercast serve` (its ranks are processes), the publisher and the controller are in this process. A sync
 is timed from the call of publish until the controller has every rank's word that it has committed. Its parts:
@@ -56,7 +56,7 @@ def parts(publish: float, reload: float, report: Any) -> dict[str, float]:
 def measure(tp: int, stream: bool, channel: str, syncs: int) -> tuple[dict[str, float], dict[str, float]]:
     weights = list(load_file(MODEL / "model.safetensors").items())
     found = []
-    options = ["--log-level", "error", "--tp", str(tp), "--quantization", "fp8_per_channel", "--bind", "tcp://127.0.0.1:0"]
+    options = ["--tp", str(tp), "--quantization", "fp8_per_channel", "--bind", "tcp://127.0.0.1:0"]
     with ServedEngine(str(MODEL), options) as engine, layercast.Controller(engine.endpoint) as controller:
         with layercast.Publisher() as publisher:
             for step in range(1, syncs + 2):
