@@ -99,7 +99,7 @@ def test_all_ranks_commit_what_all_have_staged(ranks, publisher, weights):
     assert torch.equal(both.served(), weights) and both.held == ["keep"]
 
 
-@pytest.mark.parametrize("step", ["stage", "prepare"])
+@pytest.mark.parametrize("step", ["stage", "prepare", "make"])
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_fails_before_the_commit_leaves_all_as_they_were(ranks, publisher, weights, step, rank):
     both = ranks(*([[], []] if rank is None else [[step] if at == rank else [] for at in range(2)]))
