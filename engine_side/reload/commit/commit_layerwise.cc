@@ -1,5 +1,6 @@
 // The committer of the policies `undo` and `in_place`: a layer is processed into scratch memory, and written over the
 // live weights as soon as it is whole.
+#include <algorithm>
 #include <iterator>
 #include <map>
 #include <utility>
@@ -68,8 +69,8 @@ class LayerwiseCommitter final : public Committer, private LayerSink {
   // On a device everything is queued. Only tensors that belong in host memory are then waited for.
   void Close(std::span<const KernelTensor> tensors) override {
     const std::size_t first = parts_.layout.IndexOf(tensors.front());
-    std::vector<std::span<const std::byte>> bytes;
-    for (const KernelTensor& tensor : tensors) bytes.emplace_back(BytesOf(tensor));
+    std::vector<std::span<const std::byte>> bytes(tensors.size());
+    std::ranges::transform(tensors, bytes.begin(), [&](const KernelTensor& tensor) { return BytesOf(tensor); });
     digesting_->Add(bytes, std::span(digests_).subspan(first, tensors.size()));
     parts_.failpoints.Hit("commit.copy");
     old_->Keep(tensors);

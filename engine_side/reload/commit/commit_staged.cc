@@ -78,8 +78,8 @@ class StagedCommitter final : public Committer, private LayerSink {
   void Close(std::span<const KernelTensor> tensors) override {
     staging_.Close(tensors);
     if (!places_.work().works_at_once()) return;
-    std::vector<std::span<const std::byte>> bytes;
-    for (const KernelTensor& tensor : tensors) bytes.emplace_back(staging_.Staged(tensor));
+    std::vector<std::span<const std::byte>> bytes(tensors.size());
+    std::ranges::transform(tensors, bytes.begin(), [&](const KernelTensor& tensor) { return staging_.Staged(tensor); });
     std::vector<Digest> digests(tensors.size());
     DigestAll(bytes, digests, parts_.pool);
     for (std::size_t i = 0; i < tensors.size(); ++i) digests_[parts_.layout.IndexOf(tensors[i])] = digests[i];

@@ -23,8 +23,6 @@ class Places {
   // Where layers are processed: on the device, if there is one.
   Place& work() const { return *all_.front(); }
   Place& host() const { return *all_.back(); }
-  // Where the captured buffer of a tensor is.
-  Place& Of(const KernelTensor& tensor) const { return work().Holds(tensor.destination) ? work() : host(); }
 
  private:
   std::vector<std::unique_ptr<Place>> all_;

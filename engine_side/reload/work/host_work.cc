@@ -24,13 +24,12 @@ namespace {
 constexpr std::size_t kShareBytes = std::size_t{256} << 10;  // what a thread places at a time: it fits its cache
 
 bool AllFinite(DType dtype, const RegionView& view) {
-  WorkerPool alone(1);
   const MatrixView matrix{.dtype = dtype,
                           .data = view.base,
                           .rows = static_cast<std::int64_t>(view.rows),
                           .cols = static_cast<std::int64_t>(view.row_bytes) * 8 / BitsPerElement(dtype),
-                          .row_stride = static_cast<std::int64_t>(view.stride)};
-  return Scan(matrix, alone).first_non_finite < 0;
+                          .row_stride = static_cast<std::int64_t>(view.rows > 1 ? view.stride : view.row_bytes)};
+  return Scan(matrix).first_non_finite < 0;
 }
 
 std::span<std::uint8_t> Codes(std::span<std::byte> bytes) {
@@ -49,19 +48,26 @@ void HostWork::CopyArrived(const SourcePiece& piece, const RegionView& view, std
   Place(piece, view, memory, Values::kFinite);
 }
 
-// Each share is checked and then placed, while it is in a cache.
+// Each share is checked and then placed, while it is in a cache. Small pieces are many, and are not cut.
 void HostWork::Place(const SourcePiece& piece, const RegionView& view, std::byte* memory, Values allowed) {
-  const std::vector<ViewShare> shares = SharesOf({&view, 1}, kShareBytes);
   std::atomic<bool> right = true;
-  pool_.For(shares.size(), [&](std::size_t i) {
-    Piece part{.placement = piece.piece.placement, .begin = piece.piece.begin + shares[i].begin, .end = 0};
-    for (const RegionView& rows : shares[i].views) {
-      part.end = part.begin + rows.num_bytes();
-      if (allowed == Values::kFinite && !AllFinite(piece.dtype, rows)) right = false;
-      if (!layercast::FuseAndShard(piece.placement, part, piece.dtype, rows, piece.parameter, memory)) right = false;
-      part.begin = part.end;
-    }
-  });
+  const auto place = [&](const RegionView& rows, std::uint64_t begin) {
+    const Piece part{.placement = piece.piece.placement, .begin = begin, .end = begin + rows.num_bytes()};
+    if (allowed == Values::kFinite && !AllFinite(piece.dtype, rows)) right = false;
+    if (!layercast::FuseAndShard(piece.placement, part, piece.dtype, rows, piece.parameter, memory)) right = false;
+  };
+  if (view.num_bytes() <= kShareBytes) {
+    place(view, piece.piece.begin);
+  } else {
+    const std::vector<ViewShare> shares = SharesOf({&view, 1}, kShareBytes);
+    pool_.For(shares.size(), [&](std::size_t i) {
+      std::uint64_t begin = piece.piece.begin + shares[i].begin;
+      for (const RegionView& rows : shares[i].views) {
+        place(rows, begin);
+        begin += rows.num_bytes();
+      }
+    });
+  }
   if (!right) ThrowFirstWrongElement(piece, view);
 }
 

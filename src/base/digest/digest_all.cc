@@ -20,8 +20,15 @@ std::span<const std::byte> Share(std::span<const std::byte> block, std::size_t f
 
 void DigestAll(std::span<const std::span<const std::byte>> blocks, std::span<Digest> digests, WorkerPool& pool) {
   LAYERCAST_CHECK(blocks.size() == digests.size());
-  std::vector<LeafShare> shares;
   std::size_t leaves = 0;
+  for (const std::span<const std::byte> block : blocks) leaves += NumLeaves(block.size());
+  // Small blocks are many: this thread is done with them before another one is awake.
+  if (leaves <= kLeavesOfShare) {
+    std::ranges::transform(blocks, digests.begin(), [](std::span<const std::byte> block) { return DigestOf(block); });
+    return;
+  }
+  std::vector<LeafShare> shares;
+  leaves = 0;
   for (const std::span<const std::byte> block : blocks) {
     const std::size_t of_block = NumLeaves(block.size());
     for (std::size_t leaf = 0; leaf < of_block; leaf += kLeavesOfShare)
@@ -29,15 +36,9 @@ void DigestAll(std::span<const std::span<const std::byte>> blocks, std::span<Dig
     leaves += of_block;
   }
   std::vector<Digest> of_leaves(leaves);
-  const auto digest = [&](std::size_t i) {
+  pool.For(shares.size(), [&](std::size_t i) {
     DigestLeaves(shares[i].bytes, std::span(of_leaves).subspan(shares[i].first, NumLeaves(shares[i].bytes.size())));
-  };
-  // Small blocks are many: this thread is done with them before another one is awake.
-  if (leaves <= kLeavesOfShare) {
-    for (std::size_t i = 0; i < shares.size(); ++i) digest(i);
-  } else {
-    pool.For(shares.size(), digest);
-  }
+  });
   std::size_t first = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const std::size_t of_block = NumLeaves(blocks[i].size());

@@ -15,11 +15,6 @@ namespace layercast {
 
 // Blocks are cut into shares of whole leaves, so that no thread waits for the one that has the largest.
 void DigestAll(std::span<const std::span<const std::byte>> blocks, std::span<Digest> digests, WorkerPool& pool);
-inline Digest DigestOf(std::span<const std::byte> bytes, WorkerPool& pool) {
-  Digest digest;
-  DigestAll({&bytes, 1}, {&digest, 1}, pool);
-  return digest;
-}
 
 // The leaves that a thread digests before it takes more: some ten microseconds' work, which is worth waking it for.
 inline constexpr std::size_t kLeavesOfShare = 32;
@@ -28,6 +23,11 @@ inline constexpr std::size_t kLeavesOfShare = 32;
 // leaves, from number `first` on; it is called by several threads at once.
 template <class DigestLeaves>
 Digest DigestInShares(std::size_t bytes, const DigestLeaves& digest_leaves, WorkerPool& pool) {
+  if (bytes <= kLeafBytes) {  // of these there are many
+    Digest leaf;
+    digest_leaves(0, std::span(&leaf, 1));
+    return leaf;
+  }
   std::vector<Digest> leaves(NumLeaves(bytes));
   pool.For((leaves.size() - 1) / kLeavesOfShare + 1, [&](std::size_t share) {
     const std::size_t first = share * kLeavesOfShare;

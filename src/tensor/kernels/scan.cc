@@ -167,6 +167,11 @@ ScanResult Scan(const MatrixView& matrix, WorkerPool& pool) {
   return result;
 }
 
+ScanResult Scan(const MatrixView& matrix) {
+  static WorkerPool alone(1);  // has no threads, and so nothing that its callers share
+  return Scan(matrix, alone);
+}
+
 void ScanRows(const MatrixView& matrix, WorkerPool& pool, std::span<float> amax) {
   LAYERCAST_CHECK(static_cast<std::int64_t>(amax.size()) == matrix.rows);
   std::fill(amax.begin(), amax.end(), 0.0F);

@@ -35,6 +35,8 @@ struct ScanResult {
 // number of threads or the instruction set. There are kernels for bf16, f16, f32 and f8_e4m3; the rest take a plain
 // loop.
 ScanResult Scan(const MatrixView& matrix, WorkerPool& pool);
+// By the calling thread alone, which may be one of a pool's.
+ScanResult Scan(const MatrixView& matrix);
 
 // Writes the largest finite magnitude of each row to `amax`, which has matrix.rows elements.
 void ScanRows(const MatrixView& matrix, WorkerPool& pool, std::span<float> amax);

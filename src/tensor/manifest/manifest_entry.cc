@@ -13,8 +13,7 @@ namespace layercast {
 namespace {
 
 ScanResult ScanRun(DType dtype, const std::byte* data, std::int64_t elements) {
-  WorkerPool alone(1);
-  return Scan({.dtype = dtype, .data = data, .rows = 1, .cols = elements, .row_stride = 0}, alone);
+  return Scan({.dtype = dtype, .data = data, .rows = 1, .cols = elements, .row_stride = 0});
 }
 
 // "[3, 17]": the multi-dimensional index of element `flat`.
