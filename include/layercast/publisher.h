@@ -13,7 +13,6 @@
 
 #include "layercast/checkpoint_source.h"
 #include "layercast/export.h"
-#include "layercast/publish_mode.h"
 #include "layercast/tensor.h"
 #include "layercast/version.h"
 #include "layercast/weights_iterator.h"

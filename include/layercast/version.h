@@ -1,4 +1,4 @@
-// What a version is called: `{lineage, step, digest}`. Used on both sides. Values.
+// What a version is called: `{lineage, step, digest}`, and how it is published. Used on both sides. Values.
 #pragma once
 
 #include <compare>
@@ -38,5 +38,9 @@ struct VersionPart {
 
   bool operator==(const VersionPart&) const = default;
 };
+
+// kSnapshot: the version stays in memory, and engines pull it at their own pace. kStream: the tensors are walked once
+// for each engine as it takes them, and kept no longer than that.
+enum class PublishMode : std::uint8_t { kSnapshot, kStream };
 
 }  // namespace layercast

@@ -48,6 +48,11 @@ class TensorFile {
   MappedFile mapping_;
 };
 
+// Reads a tensor as TensorFile::Read does, and brings it into memory (MappedFile::Populate). It is aligned to its
+// element type, and kept alive by its owner. Throws kCorrupt if the file is damaged or has become shorter. shared_ptr:
+// the second owner is a tensor that outlives whoever opened the file.
+NamedTensor ReadAligned(const std::shared_ptr<const TensorFile>& file, std::size_t index);
+
 // One checkpoint format. Resource; stateless, so thread-safe.
 class Loader {
  public:

@@ -10,7 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "engine_side/model/naming/expression.h"
+#include "src/base/text/expression.h"
 
 namespace layercast {
 

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "engine_side/model/naming/expression.h"
 #include "layercast/error.h"
 #include "layercast/tensor.h"
+#include "src/base/text/expression.h"
 #include "src/base/utf8.h"
 
 namespace layercast {

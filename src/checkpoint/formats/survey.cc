@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <iterator>
 #include <set>
 #include <string_view>
@@ -14,7 +13,6 @@
 #include "src/base/utf8.h"
 #include "src/checkpoint/formats/load_format.h"
 #include "src/checkpoint/natural_order.h"
-#include "src/checkpoint/owned_tensor.h"
 #include "src/checkpoint/rank_files.h"
 #include "src/checkpoint/safetensors/safetensors_loader.h"
 #include "src/checkpoint/safetensors/weight_index.h"
@@ -58,18 +56,6 @@ std::vector<std::string> FilesIn(const fs::path& folder) {
   const std::vector<std::string> found = WeightFiles(names);
   if (!found.empty()) message += "; " + Quote(found.front()) + " is of another format";
   throw Error(ErrorCode::kNotFound, message);
-}
-
-bool IsAligned(const TensorView& tensor) {
-  const std::size_t alignment = static_cast<std::size_t>(std::max(BitsPerElement(tensor.dtype) / 8, 1));
-  return reinterpret_cast<std::uintptr_t>(tensor.data) % alignment == 0;
-}
-
-NamedTensor CopyAligned(const NamedTensor& named) {
-  OwnedTensor copy = MakeOwnedTensor({named.name, named.tensor.dtype, named.tensor.shape});
-  const auto bytes = static_cast<std::size_t>(named.tensor.num_bytes());
-  if (bytes != 0) std::memcpy(copy.bytes, named.tensor.data, bytes);
-  return std::move(copy.tensor);
 }
 
 // Makes a survey, and remembers where each name was found.
@@ -299,14 +285,9 @@ class Surveyor {
 }  // namespace
 
 NamedTensor CheckpointSurvey::Read(const Located& at) const {
-  const std::shared_ptr<const TensorFile>& file = files[at.file];
-  NamedTensor named = file->Read(at.tensor);
+  NamedTensor named = ReadAligned(files[at.file], at.tensor);
   named.name = at.spec.name;
-  if (named.owner == nullptr) {
-    file->mapping().Populate({named.tensor.data, static_cast<std::size_t>(named.tensor.num_bytes())});
-    named.owner = file;
-  }
-  return IsAligned(named.tensor) ? named : CopyAligned(named);
+  return named;
 }
 
 CheckpointSurvey SurveyCheckpoint(const CheckpointSource& source) { return Surveyor(source).Survey(); }

@@ -39,8 +39,7 @@ struct CheckpointSurvey {
   std::vector<Problem> problems;
   std::vector<std::string> warnings;  // what is odd, but no reason to refuse: copies that an index passes over, ...
 
-  // Reads a tensor as TensorFile::Read does, and brings it into memory (MappedFile::Populate). It is aligned to its
-  // element type, and kept alive by its owner. Throws kCorrupt if the file is damaged or has become shorter.
+  // Reads a tensor as ReadAligned does.
   NamedTensor Read(const Located& at) const;
 };
 

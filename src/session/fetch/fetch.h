@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "layercast/publish_mode.h"
 #include "layercast/transfer_cost.h"
+#include "layercast/version.h"
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
 #include "src/session/fetch/fetch_sink.h"

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "layercast/publish_mode.h"
+#include "layercast/version.h"
 #include "layercast/weights_iterator.h"
 #include "src/base/deadline.h"
 #include "src/base/threads/work_clock.h"

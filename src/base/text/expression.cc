@@ -1,4 +1,4 @@
-#include "engine_side/model/naming/expression.h"
+#include "src/base/text/expression.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

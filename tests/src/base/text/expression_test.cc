@@ -1,4 +1,4 @@
-#include "engine_side/model/naming/expression.h"
+#include "src/base/text/expression.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
