@@ -1,4 +1,4 @@
-// layercast inspect: what a checkpoint holds, and whether index, headers and files agree.
+// layercast inspect: what a checkpoint holds, and whether index, headers and files agree; or what an adapter holds.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -7,11 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "cli/adapter_report.h"
 #include "cli/arguments/arguments.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/reading_bar.h"
 #include "layercast/model/registry.h"
 #include "layercast/model_description.h"
+#include "src/adapter/adapter_folder.h"
 #include "src/base/digest/digest.h"
 #include "src/base/log.h"
 #include "src/base/threads/worker_pool.h"
@@ -133,13 +135,20 @@ class Inspect final : public Subcommand {
  public:
   const char* name() const override { return "inspect"; }
   const char* description() const override {
-    return "Lists tensors, dtypes, shapes and digests of a checkpoint, and checks that its files agree";
+    return "Lists tensors, dtypes, shapes and digests of a checkpoint, and checks that its files agree; of a LoRA "
+           "adapter, "
+           "its modules";
   }
 
-  void Declare(CLI::App& app) override { checkpoint_.Declare(app, "The checkpoint's folder, or one file of it"); }
+  void Declare(CLI::App& app) override {
+    checkpoint_.Declare(app, "The checkpoint's or adapter's folder, or one file of a checkpoint");
+  }
 
   void Run(Output& output) override {
-    CheckpointSurvey survey = SurveyCheckpoint(checkpoint_.Source());
+    const CheckpointSource source = checkpoint_.Source();
+    const bool may_be_adapter = source.load_format == "auto" && source.secondary.empty();
+    if (may_be_adapter && IsAdapterFolder(source.path)) return InspectAdapter(source.path, output);
+    CheckpointSurvey survey = SurveyCheckpoint(source);
     // Only a warning, because a host program may have registered the architecture.
     if (std::string why = WhyNotServed(checkpoint_.path()); !why.empty()) survey.warnings.push_back(std::move(why));
     CheckpointReport report(survey);

@@ -41,7 +41,12 @@ class Targets {
 };
 
 // Which tensors a module has, by the factor.
-using Factors = std::map<Factor, std::uint32_t>;
+struct Factors {
+  std::map<Factor, std::uint32_t> indices;
+  bool broken = false;  // one of them has a problem by itself
+
+  bool Have(Factor factor) const { return indices.contains(factor); }
+};
 
 struct Place {
   std::string path;
@@ -61,6 +66,7 @@ class AdapterSurveyor {
   AdapterTensors Survey() && {
     for (std::uint32_t i = 0; i < specs_.size(); ++i) Try([&] { Take(i); });
     for (const auto& [place, factors] : places_) {
+      if (factors.broken) continue;
       Try([&, &place = place, &factors = factors] { found_.modules.push_back(ModuleOf(place, factors)); });
     }
     Try([&] { CheckVersion(); });
@@ -89,7 +95,8 @@ class AdapterSurveyor {
       return;
     }
     Factors& factors = places_[{std::move(name.module), name.wrapper}];
-    const auto [first, is_new] = factors.emplace(name.factor, index);
+    const auto [first, is_new] = factors.indices.emplace(name.factor, index);
+    const bool was_broken = std::exchange(factors.broken, true);
     if (!is_new) FailWith("tensor " + Quote(spec.name) + ": the same factor as " + Quote(specs_[first->second].name));
     if (spec.dtype != DType::kF32 && spec.dtype != DType::kBF16 && spec.dtype != DType::kF16) {
       throw Error(ErrorCode::kUnsupported,
@@ -98,11 +105,12 @@ class AdapterSurveyor {
     if (spec.shape.size() != 2) {
       FailWith("tensor " + Quote(spec.name) + ": expected two dimensions, got " + Describe(spec));
     }
+    factors.broken = was_broken;
   }
 
   AdapterModule ModuleOf(const Place& place, const Factors& factors) {
-    const bool embedding = factors.contains(Factor::kEmbeddingA) || factors.contains(Factor::kEmbeddingB);
-    const bool linear = factors.contains(Factor::kA) || factors.contains(Factor::kB);
+    const bool embedding = factors.Have(Factor::kEmbeddingA) || factors.Have(Factor::kEmbeddingB);
+    const bool linear = factors.Have(Factor::kA) || factors.Have(Factor::kB);
     if (embedding && linear) FailWith(place.path + ": expected factors of one kind, got lora_A and lora_embedding_A");
     AdapterModule module{.path = place.path,
                          .parameter = {},
@@ -119,10 +127,10 @@ class AdapterSurveyor {
   }
 
   std::uint32_t Only(const Place& place, const Factors& factors, Factor factor) const {
-    const auto found = factors.find(factor);
-    if (found != factors.end()) return found->second;
-    FailWith(place.path + ": expected two factors, got " + Quote(specs_[factors.begin()->second].name) + " without " +
-             std::string(Name(factor)));
+    const auto found = factors.indices.find(factor);
+    if (found != factors.indices.end()) return found->second;
+    FailWith(place.path + ": expected two factors, got " + Quote(specs_[factors.indices.begin()->second].name) +
+             " without " + std::string(Name(factor)));
   }
 
   // Finds out what of the module the factors are of, if they are not of its weight, or if that was named as a
@@ -234,7 +242,9 @@ AdapterTensors ReadAdapterTensors(std::span<const TensorSpec> specs, const Adapt
   if (tensors.problems.empty()) return tensors;
   const AdapterTensors::Problem& first = tensors.problems.front();
   const std::size_t more = tensors.problems.size() - 1;
-  throw Error(first.code, first.message + (more == 0 ? "" : " (and " + std::to_string(more) + " more problems)"));
+  throw Error(first.code, first.message + (more == 0 ? ""
+                                                     : " (and " + std::to_string(more) +
+                                                           (more == 1 ? " more problem)" : " more problems)")));
 }
 
 }  // namespace layercast
