@@ -52,8 +52,12 @@ AdapterSlots::AdapterSlots(std::vector<AdapterTerm> terms, const AdapterSlotSize
     return BufferFor("adapter slots (" + all + "): " + name, memory, sizes_.slots * BytesOfShape(sizes_.dtype, shape));
   };
   for (const AdapterTerm& term : terms_) {
-    factors_.push_back(
-        {take(term.AName(), term.AShape(sizes_.max_rank)), take(term.BName(), term.BShape(sizes_.max_rank))});
+    const Shape a = term.AShape(sizes_.max_rank), b = term.BShape(sizes_.max_rank);
+    factors_.push_back({.a = take(term.AName(), a),
+                        .b = take(term.BName(), b),
+                        .a_bytes = BytesOfShape(sizes_.dtype, a) / ExpertsOf(term),
+                        .b_bytes = BytesOfShape(sizes_.dtype, b) / ExpertsOf(term),
+                        .experts = ExpertsOf(term)});
     first_number_.push_back(numbers_of_slot_);
     numbers_of_slot_ += ExpertsOf(term);
   }

@@ -43,6 +43,7 @@ class AdapterSlots {
 
   std::span<const AdapterTerm> terms() const { return terms_; }
   const AdapterSlotSizes& sizes() const { return sizes_; }
+  const Device& device() const { return device_; }  // of the factors
 
   // The factors of one slot, as buffers called AdapterTerm::AName and BName: A, B of the first term, and so on.
   std::vector<CapturedBuffer> Buffers(std::size_t slot) const;
@@ -52,6 +53,7 @@ class AdapterSlots {
   // Says that the slot holds nothing: no term of it is read. New memory that is not zero needs it for every slot.
   void Clear(std::size_t slot);
   std::size_t first_number(std::size_t term) const { return first_number_[term]; }
+  std::size_t numbers_of_slot() const { return numbers_of_slot_; }
 
   // For forward passes. The factors of all slots lie one after the other: [slots, (experts,) ...] from here on.
   std::byte* A(std::size_t term) const { return factors_[term].a.data(); }

@@ -7,6 +7,7 @@
 
 #include "engine_side/model/naming/path.h"
 #include "layercast/error.h"
+#include "layercast/model/draft_model.h"
 #include "layercast/model/embedding.h"
 #include "layercast/model/module.h"
 
@@ -103,7 +104,10 @@ void AddTerms(const Module& root, const Module& module, const std::string& path,
     return;
   }
   TermsOfLayer(module, path, terms).Add();
-  for (const auto& [name, child] : module.children()) AddTerms(root, *child, JoinPath(path, name), terms);
+  for (const auto& [name, child] : module.children()) {
+    if (path.empty() && name == kDraftRoot) continue;  // no adapter is a draft model's
+    AddTerms(root, *child, JoinPath(path, name), terms);
+  }
 }
 
 // Whether an entry of a list of modules means the term.

@@ -40,9 +40,9 @@ struct AdapterTerm {
 };
 
 // The terms of all layers that adapters can target, in the tree's order: linear layers, routers, stacks of experts, the
-// embedding and the head, on this rank alone. `modules` narrows them to those whose path, last segment or shard is
-// listed ("qkv_proj", "q_proj", "model.layers.0.mlp.down_proj"); empty: all. Throws kInvalidArgument, naming it, for an
-// entry that fits none.
+// embedding and the head, on this rank alone; a draft model has none. `modules` narrows them to those whose path, last
+// segment or shard is listed ("qkv_proj", "q_proj", "model.layers.0.mlp.down_proj"); empty: all. Throws
+// kInvalidArgument, naming it, for an entry that fits none.
 std::vector<AdapterTerm> AdapterTermsOf(const Module& model, std::span<const std::string> modules = {});
 
 }  // namespace layercast

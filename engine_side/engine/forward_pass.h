@@ -14,6 +14,7 @@
 
 namespace layercast {
 
+class AdapterSlots;
 class Module;
 
 // The tokens by which a sequence is extended: first its prompt, then each token that was picked. Value; tokens
@@ -21,7 +22,8 @@ class Module;
 struct SequenceStep {
   std::uint64_t sequence = 0;
   std::span<const std::int32_t> tokens;
-  bool all_logits = false;  // for every token, instead of only the last one
+  bool all_logits = false;    // for every token, instead of only the last one
+  std::int32_t adapter = -1;  // the adapter slot that the tokens are computed with; -1: the base alone
 };
 
 // Logits in fp32, not rounded, over the whole vocabulary without padding, with the same bits on every rank. The rows
@@ -37,14 +39,15 @@ struct Logits {
 };
 
 // Resource; one thread only. All ranks make the same calls in the same order. Between two calls the captured buffers
-// may be rewritten: the next call reads what they hold then.
+// and the adapter slots may be rewritten: the next call reads what they hold then.
 class ForwardPass {
  public:
   virtual ~ForwardPass() = default;
 
   // Extends the sequences by the steps; a sequence starts with its first step. Throws, naming the sequence and before
-  // anything has changed: kInvalidArgument for an invalid token or no tokens, kResourceExhausted for a sequence that
-  // would exceed the model's length or for more sequences than there is room for.
+  // anything has changed: kInvalidArgument for an invalid token, no tokens or an adapter slot that is not there,
+  // kResourceExhausted for a sequence that would exceed the model's length or for more sequences than there is room
+  // for.
   virtual Logits Forward(std::span<const SequenceStep> steps) = 0;
 
   virtual void Drop(std::uint64_t sequence) = 0;
@@ -52,8 +55,10 @@ class ForwardPass {
   virtual std::size_t Length(std::uint64_t sequence) const = 0;  // 0 for an unknown sequence
 };
 
-// Makes a model's forward pass over its buffers. The buffers must outlive the pass; the model need not.
-using MakeForwardPass = std::function<std::unique_ptr<ForwardPass>(const Module& model, const ParallelConfig& parallel,
-                                                                   std::span<const CapturedBuffer> buffers)>;
+// Makes a model's forward pass over its buffers, with adapters from `adapters` (null: none). Buffers and slots must
+// outlive the pass; the model need not.
+using MakeForwardPass =
+    std::function<std::unique_ptr<ForwardPass>(const Module& model, const ParallelConfig& parallel,
+                                               std::span<const CapturedBuffer> buffers, const AdapterSlots* adapters)>;
 
 }  // namespace layercast

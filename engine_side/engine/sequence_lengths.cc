@@ -16,6 +16,10 @@ void SequenceLengths::Check(std::span<const SequenceStep> steps) const {
       throw Error(ErrorCode::kInvalidArgument, name + ": token " + std::to_string(token) +
                                                    " is outside the vocabulary of " + std::to_string(vocab_size_));
     }
+    if (step.adapter < -1 || step.adapter >= static_cast<std::int64_t>(adapter_slots_)) {
+      throw Error(ErrorCode::kInvalidArgument, name + ": there is no adapter slot " + std::to_string(step.adapter) +
+                                                   ", this engine has " + std::to_string(adapter_slots_));
+    }
     auto [length, is_new] = lengths.try_emplace(step.sequence, Length(step.sequence));
     length->second += step.tokens.size();
     if (length->second > max_tokens_) {

@@ -13,11 +13,12 @@ namespace layercast {
 // Resource; one thread only.
 class SequenceLengths {
  public:
-  // `max_tokens` is the greatest length of a sequence.
-  SequenceLengths(std::size_t vocab_size, std::size_t max_tokens) : vocab_size_(vocab_size), max_tokens_(max_tokens) {}
+  // `max_tokens` is the greatest length of a sequence, `adapter_slots` the number of those that steps may name.
+  SequenceLengths(std::size_t vocab_size, std::size_t max_tokens, std::size_t adapter_slots = 0)
+      : vocab_size_(vocab_size), max_tokens_(max_tokens), adapter_slots_(adapter_slots) {}
 
-  // Throws kInvalidArgument for a step without tokens or with one outside the vocabulary, kResourceExhausted for a
-  // sequence that would become too long. Errors name the sequence.
+  // Throws kInvalidArgument for a step without tokens, with one outside the vocabulary or with an adapter slot that is
+  // not there, kResourceExhausted for a sequence that would become too long. Errors name the sequence.
   void Check(std::span<const SequenceStep> steps) const;
 
   // The sequence's length, which the forward pass advances. An unknown sequence is added with length 0.
@@ -29,6 +30,7 @@ class SequenceLengths {
  private:
   const std::size_t vocab_size_;
   const std::size_t max_tokens_;
+  const std::size_t adapter_slots_;
   std::unordered_map<std::uint64_t, std::size_t> lengths_;
 };
 

@@ -31,6 +31,7 @@ LatentAttentionDescription Describe(const LatentAttention& attention, const Oper
           .o_proj = operands.Linear("o_proj"),
           .w_uk_t = absorbed.Derived("W_UK_T"),
           .w_uv = absorbed.Derived("W_UV"),
+          .kv_b_adapter = operands.Adapter("kv_b_proj"),
           .q_a_layernorm = operands.FindNorm("q_a_layernorm"),
           .kv_a_layernorm = operands.Norm("kv_a_layernorm")};
 }
@@ -51,7 +52,7 @@ RouterDescription DescribeRouter(const MoeOptions& options, const Operands& oper
   const std::string& name = options.router_name;
   const DType dtype = operands.context().dtype;
   RouterDescription router{.routing = options.routing,
-                           .logits = {operands.WithoutAdapter(name), dtype, ""},
+                           .logits = operands.Linear(name),
                            .weights_dtype = options.routing.round_weights ? dtype : DType::kF32};
   if (options.routing.fp32_logits) router.logits.dtype = DType::kF32;
   if (options.router.correction_bias) {
@@ -63,18 +64,16 @@ RouterDescription DescribeRouter(const MoeOptions& options, const Operands& oper
 
 std::vector<MlpDescription> DescribeExperts(const MixtureOfExperts& moe, const MlpActivation& activation,
                                             const Operands& operands) {
-  const LocalExperts& local = moe.experts().local();
-  const std::string path = operands.PathOf("experts");
   const auto stack = [&](const char* name) {
-    return operands.context().weights.LinearStack(moe.experts(), path, name);
+    return operands.context().weights.LinearStack(moe.experts(), operands.PathOf("experts"), name);
   };
   const std::vector<LinearWeights> w13 = stack("w13"), w2 = stack("w2");
+  const AdapterOperand up = operands.Adapter("experts", "w13_weight"), down = operands.Adapter("experts", "w2_weight");
   std::vector<MlpDescription> experts;
   for (std::size_t i = 0; i < w13.size(); ++i) {
-    const std::string expert = path + "." + std::to_string(local.first + static_cast<std::int64_t>(i) * local.step);
     experts.push_back({.activation = activation,
-                       .up = {w13[i], operands.context().dtype, expert + ".w13"},
-                       .down = {w2[i], DType::kF32, expert + ".w2"}});
+                       .up = {w13[i], operands.context().dtype, up.OfExpert(i)},
+                       .down = {w2[i], DType::kF32, down.OfExpert(i)}});
   }
   return experts;
 }

@@ -42,6 +42,10 @@ struct LatentAttentionDescription {
   LinearOperand queries_of;  // of their small vector, normalized, or, if there is none, of the input
   LinearOperand o_proj;
   WeightView w_uk_t, w_uv;  // head after head
+  // Of kv_b_proj, of which w_uk_t and w_uv are made: B has for each head the rows that make keys, then those that make
+  // values. With q and o the head's query and result in the latent space, and B_K, B_V its rows:
+  //   q w_uk_t + scale * (q B_K) A        w_uv o + scale * B_V (A o)
+  AdapterOperand kv_b_adapter{};
   std::optional<NormOperand> q_a_layernorm;
   NormOperand kv_a_layernorm;
 };

@@ -30,13 +30,15 @@ struct StepDescription {
 struct DecoderDescription {
   struct Embedding {
     WeightView rows;
-    VocabRange range;    // the rows of the vocabulary that this rank has
-    float scale = 1.0F;  // multiplies what is read of them, which is rounded to the model's dtype then
+    VocabRange range;          // the rows of the vocabulary that this rank has
+    float scale = 1.0F;        // multiplies what is read of them, which is rounded to the model's dtype then
+    AdapterOperand adapter{};  // what it adds is multiplied too
   };
   struct Head {
     NormOperand norm;  // its output is rounded to the model's dtype as well
     WeightView rows;   // the embedding's rows if the two are tied
     double logit_softcap = 0.0;
+    AdapterOperand adapter{};  // the head's own, also if the two are tied
   };
 
   RotaryTables rotary;  // blocks refer to them
@@ -51,10 +53,11 @@ struct DecoderDescription {
 // Casts `model` to what the forward passes compute. Throws kUnsupported, naming its class, if it is something else.
 const DecoderForCausalLM& AsDecoder(const Module& model);
 
-// Describes what the rank of `model` computes with the buffers, which are on `device`. `pass` names the pass in errors.
-// Throws kUnsupported, naming what cannot be computed, and as CapturedWeights does: also for a buffer that nothing
-// reads.
+// Describes what the rank of `model` computes with the buffers and adapters (null: none), which are on `device`. `pass`
+// names the pass in errors. Throws kUnsupported, naming what cannot be computed, and as CapturedWeights does: also for
+// a buffer that nothing reads, or an adapters' term that nothing adds.
 DecoderDescription DescribeDecoder(const DecoderForCausalLM& model, std::span<const CapturedBuffer> buffers,
-                                   const Device& device, RopeFunction make_rope, const char* pass);
+                                   const Device& device, RopeFunction make_rope, const char* pass,
+                                   const AdapterSlots* adapters = nullptr);
 
 }  // namespace layercast

@@ -6,11 +6,15 @@
 namespace layercast {
 
 LinearOperand Operands::Linear(const std::string& child) const {
-  return {WithoutAdapter(child), context_.dtype, PathOf(child)};
+  return {WithoutAdapter(child), context_.dtype, Adapter(child)};
 }
 
 LinearWeights Operands::WithoutAdapter(const std::string& child) const {
   return context_.weights.Linear(Child(child), PathOf(child));
+}
+
+AdapterOperand Operands::Adapter(const std::string& child, std::string_view parameter) const {
+  return context_.adapters == nullptr ? AdapterOperand() : context_.adapters->Find(PathOf(child), parameter);
 }
 
 NormOperand Operands::Norm(const std::string& child) const {

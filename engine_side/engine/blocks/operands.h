@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/engine/blocks/adapter_operand.h"
 #include "engine_side/engine/captured_weights.h"
 #include "engine_side/engine/cpu/kernels/row_linear.h"
 #include "engine_side/engine/rotary_table.h"
@@ -21,9 +22,7 @@ namespace layercast {
 // A linear layer. Value; the weights' memory is borrowed.
 struct LinearOperand : LinearWeights {
   DType dtype = DType::kBF16;  // its output is rounded to it
-  // The module whose LoRA adapter adds to the output before that is rounded ("model.layers.0.self_attn.qkv_proj");
-  // empty: none does.
-  std::string adapter;
+  AdapterOperand adapter{};    // adds to the rounded output, which is rounded again
 };
 
 // An RMS norm. Value; the weight's memory is borrowed.
@@ -41,6 +40,7 @@ struct DescriptionContext {
   RotaryTables& rotary;
   DType dtype = DType::kBF16;                // the model's, to which outputs are rounded
   const char* pass = "the built-in engine";  // who computes: errors name it
+  AdapterLookup* adapters = nullptr;         // null: there are none
 };
 
 // The operands of a module, by the names of its children and parameters. Borrows module and context.
@@ -56,6 +56,7 @@ class Operands {
 
   LinearOperand Linear(const std::string& child) const;
   LinearWeights WithoutAdapter(const std::string& child) const;
+  AdapterOperand Adapter(const std::string& child, std::string_view parameter = "weight") const;
   // Throws kUnsupported, naming path and class, if the child is no RMSNorm.
   NormOperand Norm(const std::string& child) const;
   // These two: nullopt if there is no such child.

@@ -1,6 +1,7 @@
 #include "engine_side/engine/built_in/engine.h"
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -19,15 +20,16 @@ Buffer MemoryOf(const TensorSpec& spec, MemoryResource& memory) {
 }
 
 MakeForwardPass DecoderAmong(const Peers& peers) {
-  return [peers](const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers) {
-    return std::make_unique<Decoder>(model, parallel, buffers, peers, MakeRope);
+  return [peers](const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
+                 const AdapterSlots* adapters) {
+    return std::make_unique<Decoder>(model, parallel, buffers, peers, MakeRope, std::nullopt, adapters);
   };
 }
 
 }  // namespace
 
 Engine::Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, MemoryResource& memory,
-               const MakeForwardPass& make) {
+               const MakeForwardPass& make, const AdapterSlots* adapters) {
   for (TensorSpec& spec : KernelTensorsOf(LoadPlan::WithoutTensors(model), recipes)) {
     memory_.push_back(MemoryOf(spec, memory));
     buffers_.push_back({.name = std::move(spec.name),
@@ -36,11 +38,11 @@ Engine::Engine(const Module& model, const ParallelConfig& parallel, const LayerR
                         .shape = std::move(spec.shape),
                         .device = memory.device()});
   }
-  pass_ = make(model, parallel, buffers_);
+  pass_ = make(model, parallel, buffers_, adapters);
 }
 
 Engine::Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, MemoryResource& memory,
-               const Peers& peers)
-    : Engine(model, parallel, recipes, memory, DecoderAmong(peers)) {}
+               const Peers& peers, const AdapterSlots* adapters)
+    : Engine(model, parallel, recipes, memory, DecoderAmong(peers), adapters) {}
 
 }  // namespace layercast

@@ -25,14 +25,15 @@ class Engine {
  public:
   // Allocates every kernel tensor that the recipe makes of this rank's module tree, in the tree's order, and records
   // the addresses. The memory comes from `memory` with the contents that it has: a file that outlives a rank brings
-  // back what the rank served. `make` makes the forward pass, where the memory is. `memory` must outlive the engine;
-  // the tree and the recipes need not. Throws kResourceExhausted, naming the tensor, if there is no memory for it, and
-  // kUnsupported for a model that the forward pass cannot compute.
+  // back what the rank served. `make` makes the forward pass, where the memory is, with the slots that its steps may
+  // name (null: none). `memory` and the slots must outlive the engine; the tree and the recipes need not. Throws
+  // kResourceExhausted, naming the tensor, if there is no memory for it, and kUnsupported for a model that the forward
+  // pass cannot compute.
   Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, MemoryResource& memory,
-         const MakeForwardPass& make);
+         const MakeForwardPass& make, const AdapterSlots* adapters = nullptr);
   // Computes on the CPU, in host memory, together with `peers`, which must outlive the engine.
   Engine(const Module& model, const ParallelConfig& parallel, const LayerRecipes& recipes, MemoryResource& memory,
-         const Peers& peers);
+         const Peers& peers, const AdapterSlots* adapters = nullptr);
 
   // The tensors' names, addresses, dtypes and shapes; they are contiguous.
   const std::vector<CapturedBuffer>& Buffers() const { return buffers_; }

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "engine_side/engine/cpu/blocks/low_rank.h"
 #include "engine_side/engine/cpu/blocks/row_norm.h"
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
 #include "engine_side/engine/cpu/kernels/row_linear.h"
@@ -35,16 +36,18 @@ Peers Checked(const Peers& peers, const ParallelConfig& parallel) {
 }  // namespace
 
 Decoder::Decoder(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
-                 const Peers& peers, RopeFunction make_rope, std::optional<std::size_t> max_tokens)
-    : Decoder(AsDecoder(model), parallel, buffers, peers, std::move(make_rope), max_tokens) {}
+                 const Peers& peers, RopeFunction make_rope, std::optional<std::size_t> max_tokens,
+                 const AdapterSlots* adapters)
+    : Decoder(AsDecoder(model), parallel, buffers, peers, std::move(make_rope), max_tokens, adapters) {}
 
 Decoder::Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel,
                  std::span<const CapturedBuffer> buffers, const Peers& peers, RopeFunction make_rope,
-                 std::optional<std::size_t> max_tokens)
+                 std::optional<std::size_t> max_tokens, const AdapterSlots* adapters)
     : peers_(Checked(peers, parallel)),
       is_first_stage_(parallel.pp_rank == 0),
-      lengths_(static_cast<std::size_t>(model.vocab_size()), LongestSequence(model, max_tokens)),
-      description_(DescribeDecoder(model, buffers, Device(), std::move(make_rope), "the built-in engine")) {
+      lengths_(static_cast<std::size_t>(model.vocab_size()), LongestSequence(model, max_tokens),
+               adapters == nullptr ? 0 : adapters->sizes().slots),
+      description_(DescribeDecoder(model, buffers, Device(), std::move(make_rope), "the built-in engine", adapters)) {
   const BlockContext context{peers.collective, description_.dtype};
   for (auto& [norm, block, post_norm] : std::exchange(description_.steps, {})) {
     steps_.push_back({norm, MakeBlock(std::move(block), context), post_norm});
@@ -62,7 +65,7 @@ Logits Decoder::Forward(std::span<const SequenceStep> steps) {
     std::size_t& length = lengths_.Of(step.sequence);
     for (std::size_t i = 0; i < step.tokens.size(); ++i) {
       const bool last = i + 1 == step.tokens.size();
-      rows.push_back({step.sequence, length++, step.tokens[i], last || step.all_logits});
+      rows.push_back({step.sequence, length++, step.tokens[i], last || step.all_logits, step.adapter});
     }
   }
   for (std::size_t begin = 0; begin < rows.size(); begin += kPassTokens) {
@@ -97,16 +100,23 @@ void Decoder::Pass(std::span<const TokenRow> rows, Logits& logits) {
 }
 
 void Decoder::Embed(std::span<const TokenRow> rows) {
-  const auto& [weight, range, scale] = *description_.embedding;
+  const auto& [weight, range, scale, adapter] = *description_.embedding;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::int64_t token = rows[i].token;
     if (token < range.org_begin || token >= range.org_end) continue;
     ReadRow(weight, static_cast<std::size_t>(token - range.org_begin), hidden_.row(i));
   }
   peers_.collective.AllReduceSum(hidden_.values());  // exact: one rank has the row, the others zeros
-  if (scale == 1.0F) return;
-  for (float& value : hidden_.values()) value *= scale;
-  RoundTo(description_.dtype, hidden_.values());
+  if (scale != 1.0F) {
+    for (float& value : hidden_.values()) value *= scale;
+    RoundTo(description_.dtype, hidden_.values());
+  }
+  const SlotGroups groups = GroupBySlot(rows);
+  LowRank terms(adapter, groups);
+  if (terms.empty()) return;
+  terms.LookUp(rows, range);
+  terms.SumOver(peers_.collective);
+  terms.AddTo(description_.dtype, hidden_, scale);
 }
 
 void Decoder::Take(Step& step, std::span<const TokenRow> rows) {
@@ -128,29 +138,44 @@ void Decoder::Take(Step& step, std::span<const TokenRow> rows) {
 }
 
 void Decoder::AppendLogits(std::span<const TokenRow> rows, Logits& logits) {
-  const auto wanted = static_cast<std::size_t>(std::ranges::count(rows, true, &TokenRow::wants_logits));
-  if (wanted == 0) return;
-  const auto& [norm, weight, logit_softcap] = *description_.head;
-  Activations last(wanted, hidden_.cols());
-  for (std::size_t i = 0, to = 0; i < rows.size(); ++i) {
-    if (rows[i].wants_logits) std::copy_n(hidden_.row(i), hidden_.cols(), last.row(to++));
+  std::vector<TokenRow> wanted;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].wants_logits) continue;
+    wanted.push_back(rows[i]);
+    places.push_back(i);
   }
-  Normalize(norm, last, normed_);
-  RoundTo(description_.dtype, normed_.values());
-  Activations mine(wanted, weight.rows);
-  Multiply(normed_, weight, mine);
-  if (logit_softcap > 0.0) SoftCap(static_cast<float>(logit_softcap), mine.values());
+  if (wanted.empty()) return;
+  Activations last(wanted.size(), hidden_.cols());
+  for (std::size_t i = 0; i < places.size(); ++i) std::copy_n(hidden_.row(places[i]), hidden_.cols(), last.row(i));
+  const Activations mine = ComputeHead(wanted, last);
   std::vector<float> all(mine.values().size() * static_cast<std::size_t>(peers_.collective.size()));
   peers_.collective.AllGather(mine.values(), all);
   const std::size_t before = logits.values.size(), vocab_size = logits.vocab_size;
-  logits.values.resize(before + wanted * vocab_size);
-  for (std::size_t i = 0; i < wanted; ++i) {
+  logits.values.resize(before + wanted.size() * vocab_size);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
     float* to = logits.values.data() + before + i * vocab_size;
     for (std::size_t first = 0, rank = 0; first < vocab_size; first += mine.cols(), ++rank) {
       const float* part = all.data() + rank * mine.values().size() + i * mine.stride();
       std::copy_n(part, std::min(mine.cols(), vocab_size - first), to + first);
     }
   }
+}
+
+// This rank's logits of `rows`, whose residual stream is `hidden`.
+Activations Decoder::ComputeHead(std::span<const TokenRow> rows, const Activations& hidden) {
+  const auto& [norm, weight, logit_softcap, adapter] = *description_.head;
+  Normalize(norm, hidden, normed_);
+  RoundTo(description_.dtype, normed_.values());
+  Activations mine(rows.size(), weight.rows);
+  Multiply(normed_, weight, mine);
+  const SlotGroups groups = GroupBySlot(rows);
+  if (LowRank terms(adapter, groups); !terms.empty()) {
+    terms.Shrink(normed_);
+    terms.AddTo(DType::kF32, mine);
+  }
+  if (logit_softcap > 0.0) SoftCap(static_cast<float>(logit_softcap), mine.values());
+  return mine;
 }
 
 }  // namespace layercast

@@ -25,11 +25,12 @@ namespace layercast {
 // Resource; one thread only.
 class Decoder final : public ForwardPass {
  public:
-  // `model` is a DecoderForCausalLM and is needed only during this call; the buffers' memory and the peers must outlive
-  // the decoder. `max_tokens` is the greatest length of a sequence, if that is less than the model's own. Throws
-  // kUnsupported, naming what it cannot compute, and as CapturedWeights does.
+  // `model` is a DecoderForCausalLM and is needed only during this call; the buffers' memory, the peers and the adapter
+  // slots (null: none) must outlive the decoder. `max_tokens` is the greatest length of a sequence, if that is less
+  // than the model's own. Throws kUnsupported, naming what it cannot compute, and as CapturedWeights does.
   Decoder(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
-          const Peers& peers, RopeFunction make_rope, std::optional<std::size_t> max_tokens = std::nullopt);
+          const Peers& peers, RopeFunction make_rope, std::optional<std::size_t> max_tokens = std::nullopt,
+          const AdapterSlots* adapters = nullptr);
   ~Decoder() override;
 
   // See ForwardPass. A sequence's logits depend neither on the other steps nor on how its own tokens were cut into
@@ -47,11 +48,13 @@ class Decoder final : public ForwardPass {
   };
 
   Decoder(const DecoderForCausalLM& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
-          const Peers& peers, RopeFunction make_rope, std::optional<std::size_t> max_tokens);
+          const Peers& peers, RopeFunction make_rope, std::optional<std::size_t> max_tokens,
+          const AdapterSlots* adapters);
   void Pass(std::span<const TokenRow> rows, Logits& logits);
   void Embed(std::span<const TokenRow> rows);
   void Take(Step& step, std::span<const TokenRow> rows);
   void AppendLogits(std::span<const TokenRow> rows, Logits& logits);
+  Activations ComputeHead(std::span<const TokenRow> rows, const Activations& hidden);
 
   const Peers peers_;
   bool is_first_stage_;

@@ -34,10 +34,10 @@ struct DecodeGraph::Impl {
 };
 
 DecodeGraph::DecodeGraph(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
-                         RopeFunction make_rope, const StepShape& shape, Mode mode)
+                         RopeFunction make_rope, const StepShape& shape, Mode mode, const AdapterSlots* adapters)
     : impl_(std::make_unique<Impl>(DecodeStep::DeviceOf(buffers))) {
   const c10::OptionalStreamGuard scope(impl_->stream);
-  DecodeStep& step = impl_->step.emplace(model, parallel, buffers, std::move(make_rope), shape);
+  DecodeStep& step = impl_->step.emplace(model, parallel, buffers, std::move(make_rope), shape, adapters);
   if (!impl_->stream || mode == Mode::kEager) return;
   for (int i = 0; i < kWarmUpSteps; ++i) step.Queue();
   impl_->stream->synchronize();

@@ -17,9 +17,9 @@ namespace layercast {
 
 class Module;
 
-// Resource; one thread only. Between two runs the captured buffers may be rewritten, on any stream that has finished
-// when the next run begins: the run reads what they hold then. No address of weights, inputs, cache or logits ever
-// changes.
+// Resource; one thread only. Between two runs the captured buffers and the adapter slots may be rewritten, on any
+// stream that has finished when the next run begins: the run reads what they hold then. No address of weights, factors,
+// inputs, cache or logits ever changes.
 class DecodeGraph {
  public:
   // The arguments are DecodeStep's. On a GPU the constructor captures the graph; the steps that it runs to warm up
@@ -27,7 +27,8 @@ class DecodeGraph {
   // that.
   enum class Mode : std::uint8_t { kReplay, kEager };
   DecodeGraph(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
-              RopeFunction make_rope, const StepShape& shape, Mode mode = Mode::kReplay);
+              RopeFunction make_rope, const StepShape& shape, Mode mode = Mode::kReplay,
+              const AdapterSlots* adapters = nullptr);
   ~DecodeGraph();
 
   // Runs one step and returns the logits of each row, after waiting for them. Throws as DecodeStep::Put does.

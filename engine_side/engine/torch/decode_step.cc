@@ -45,21 +45,22 @@ StepShape Whole(StepShape shape, const DecoderForCausalLM& model) {
 }
 
 DecoderDescription Described(const DecoderForCausalLM& model, std::span<const CapturedBuffer> buffers,
-                             RopeFunction make_rope) {
+                             RopeFunction make_rope, const AdapterSlots* adapters) {
   CheckHasActivations(model.dtype());
-  return DescribeDecoder(model, buffers, FirstDevice(buffers), std::move(make_rope), kPass);
+  return DescribeDecoder(model, buffers, FirstDevice(buffers), std::move(make_rope), kPass, adapters);
 }
 
 }  // namespace
 
 DecodeStep::DecodeStep(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
-                       RopeFunction make_rope, const StepShape& shape)
-    : DecodeStep(Described(OneRank(model, parallel), buffers, std::move(make_rope)), DeviceOf(buffers),
-                 Whole(shape, OneRank(model, parallel))) {}
+                       RopeFunction make_rope, const StepShape& shape, const AdapterSlots* adapters)
+    : DecodeStep(Described(OneRank(model, parallel), buffers, std::move(make_rope), adapters), DeviceOf(buffers),
+                 Whole(shape, OneRank(model, parallel)), adapters) {}
 
 at::Device DecodeStep::DeviceOf(std::span<const CapturedBuffer> buffers) { return TorchDeviceOf(FirstDevice(buffers)); }
 
-DecodeStep::DecodeStep(const DecoderDescription& description, const at::Device& device, const StepShape& shape)
+DecodeStep::DecodeStep(const DecoderDescription& description, const at::Device& device, const StepShape& shape,
+                       const AdapterSlots* adapters)
     : device_(device),
       type_(*TorchTypeOf(description.dtype)),
       residual_type_(*TorchTypeOf(description.residual_dtype)),
@@ -69,7 +70,10 @@ DecodeStep::DecodeStep(const DecoderDescription& description, const at::Device& 
       logit_softcap_(description.head->logit_softcap),
       embedding_(description.embedding->rows, device),
       lm_head_(description.head->rows, device),
-      final_norm_(description.head->norm, device) {
+      final_norm_(description.head->norm, device),
+      adapters_(adapters),
+      embedding_adapter_(description.embedding->adapter, device),
+      head_adapter_(description.head->adapter, device) {
   RotaryTensors rotary(shape_.max_tokens, device_);
   const TensorContext context{rotary, device_, type_, shape_};
   for (const StepDescription& step : description.steps) {
@@ -79,9 +83,15 @@ DecodeStep::DecodeStep(const DecoderDescription& description, const at::Device& 
   is_recurrent_ = std::ranges::any_of(steps_, [](const Step& step) { return step.block->is_recurrent(); });
   if (is_recurrent_) shape_.rows = std::min(shape_.rows, shape_.slots);  // each slot has one row at most
   // From pinned memory the copy to the device is asynchronous, in the stream's order.
-  staged_ = at::zeros({3, shape_.rows}, at::TensorOptions(at::kLong).pinned_memory(device_.is_cuda()));
-  placed_ = at::empty({3, shape_.rows}, at::TensorOptions(at::kLong).device(device_));
-  inputs_ = {placed_[0], placed_[1], placed_[2]};
+  staged_ = at::zeros({4, shape_.rows}, at::TensorOptions(at::kLong).pinned_memory(device_.is_cuda()));
+  placed_ = at::empty({4, shape_.rows}, at::TensorOptions(at::kLong).device(device_));
+  inputs_ = {placed_[0], placed_[1], placed_[2], placed_[3]};
+  if (adapters_ != nullptr) {
+    const auto slots = static_cast<std::int64_t>(adapters_->sizes().slots);
+    const auto numbers = static_cast<std::int64_t>(adapters_->numbers_of_slot());
+    staged_scales_ = at::zeros({slots, numbers}, at::TensorOptions(at::kFloat).pinned_memory(device_.is_cuda()));
+    inputs_.adapter_scales = at::empty({slots, numbers}, at::TensorOptions(at::kFloat).device(device_));
+  }
   logits_ = at::zeros({shape_.rows, lm_head_.rows()}, at::TensorOptions(at::kFloat).device(device_));
   Put({});
 }
@@ -91,13 +101,24 @@ void DecodeStep::Put(std::span<const DecodeRow> rows) {
   auto* tokens = staged_.mutable_data_ptr<std::int64_t>();
   std::int64_t* positions = tokens + shape_.rows;
   std::int64_t* slots = positions + shape_.rows;
+  std::int64_t* adapters = slots + shape_.rows;
   for (std::size_t i = 0; i < static_cast<std::size_t>(shape_.rows); ++i) {
     const DecodeRow row = i < rows.size() ? rows[i] : DecodeRow{.slot = shape_.slots};
     tokens[i] = row.token;
     positions[i] = row.position;
     slots[i] = row.slot;
+    adapters[i] = row.adapter;
   }
   placed_.copy_(staged_, /*non_blocking=*/true);
+  if (adapters_ != nullptr) PutScales();
+}
+
+void DecodeStep::PutScales() {
+  auto* scales = staged_scales_.mutable_data_ptr<float>();
+  for (std::size_t slot = 0; slot < adapters_->sizes().slots; ++slot) {
+    for (const AdapterNumbers& numbers : adapters_->Numbers(slot)) *scales++ = numbers.rank > 0 ? numbers.scale : 0.0F;
+  }
+  inputs_.adapter_scales.copy_(staged_scales_, /*non_blocking=*/true);
 }
 
 void DecodeStep::Check(std::span<const DecodeRow> rows) const {
@@ -112,10 +133,12 @@ void DecodeStep::Check(std::span<const DecodeRow> rows) const {
     throw Error(ErrorCode::kInvalidArgument,
                 "a decode step has " + std::to_string(shape_.rows) + " rows, got " + std::to_string(rows.size()));
   }
+  const auto adapter_slots = static_cast<std::int64_t>(adapters_ == nullptr ? 0 : adapters_->sizes().slots);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     check(i, "token", rows[i].token, vocab_size_);
     check(i, "position", rows[i].position, shape_.max_tokens);
     check(i, "slot", rows[i].slot, shape_.slots);
+    if (rows[i].adapter != -1) check(i, "adapter slot", rows[i].adapter, adapter_slots);
   }
   if (is_recurrent_) CheckOneOfASlot(rows);
 }
@@ -141,13 +164,17 @@ void DecodeStep::Queue() {
     const at::Tensor added = step.block->Forward(inputs_, step.norm.Apply(in));
     hidden = Rounded(hidden + (step.post_norm ? step.post_norm->Apply(added) : added), residual_type_);
   }
-  at::mm_out(logits_, Rounded(final_norm_.Apply(hidden), type_), lm_head_.Read().t());
+  const at::Tensor last = Rounded(final_norm_.Apply(hidden), type_);
+  at::mm_out(logits_, last, lm_head_.Read().t());
+  head_adapter_.AddTo(logits_, last, inputs_, at::kFloat);
   if (logit_softcap_ > 0.0) logits_.div_(logit_softcap_).tanh_().mul_(logit_softcap_);
 }
 
 at::Tensor DecodeStep::Embedded() const {
   const at::Tensor rows = embedding_.ReadRows(inputs_.tokens);
-  return embedding_scale_ == 1.0 ? rows : Rounded(rows * embedding_scale_, type_);
+  const at::Tensor base = embedding_scale_ == 1.0 ? rows : Rounded(rows * embedding_scale_, type_);
+  embedding_adapter_.AddLookedUp(base, inputs_, type_, embedding_scale_);
+  return base;
 }
 
 Logits DecodeStep::Read(std::size_t rows) const {

@@ -5,14 +5,16 @@
 #include <unordered_set>
 #include <utility>
 
+#include "engine_side/adapters/adapter_slots.h"
 #include "layercast/error.h"
 
 namespace layercast {
 
 GraphDecoder::GraphDecoder(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
-                           RopeFunction make_rope, const StepShape& shape)
-    : graph_(model, parallel, buffers, std::move(make_rope), shape),
-      lengths_(graph_.vocab_size(), static_cast<std::size_t>(graph_.shape().max_tokens)) {
+                           RopeFunction make_rope, const StepShape& shape, const AdapterSlots* adapters)
+    : graph_(model, parallel, buffers, std::move(make_rope), shape, DecodeGraph::Mode::kReplay, adapters),
+      lengths_(graph_.vocab_size(), static_cast<std::size_t>(graph_.shape().max_tokens),
+               adapters == nullptr ? 0 : adapters->sizes().slots) {
   for (std::int64_t slot = shape.slots; slot-- > 0;) free_slots_.push_back(slot);  // slot 0 is given first
 }
 
@@ -63,7 +65,10 @@ std::vector<GraphDecoder::Row> GraphDecoder::RowsOf(std::span<const SequenceStep
     std::size_t& length = lengths_.Of(step.sequence);
     for (std::size_t i = 0; i < step.tokens.size(); ++i) {
       Row& row = rows.emplace_back();
-      row.row = {.slot = slot, .position = static_cast<std::int64_t>(length++), .token = step.tokens[i]};
+      row.row = {.slot = slot,
+                 .position = static_cast<std::int64_t>(length++),
+                 .token = step.tokens[i],
+                 .adapter = step.adapter};
       if (graph_.is_recurrent()) row.turn = turns[slot]++;
       if (step.all_logits || i + 1 == step.tokens.size()) row.logits = wanted++;
     }

@@ -20,7 +20,7 @@ class GraphDecoder final : public ForwardPass {
  public:
   // The arguments are DecodeGraph's. Holds up to shape.slots sequences at once.
   GraphDecoder(const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
-               RopeFunction make_rope, const StepShape& shape);
+               RopeFunction make_rope, const StepShape& shape, const AdapterSlots* adapters = nullptr);
 
   // See ForwardPass. The last bits of a sequence's logits may depend on the other steps (docs/engine.md).
   Logits Forward(std::span<const SequenceStep> steps) override;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine_side/engine/cpu/blocks/adapted_linear.h"
 #include "engine_side/engine/cpu/blocks/row_norm.h"
 #include "engine_side/engine/cpu/kernels/activation.h"
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
@@ -25,7 +26,8 @@ AttentionBlock::AttentionBlock(AttentionDescription description, const BlockCont
       head_out_(cache_.padded_head_dim()) {}
 
 void AttentionBlock::Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) {
-  ColumnParallel(in, description_.qkv_proj, qkv_out_);
+  const SlotGroups groups = GroupBySlot(rows);
+  ColumnParallel(in, description_.qkv_proj, groups, qkv_out_);
   if (description_.q_norm) q_factors_ = FactorsOf(*description_.q_norm);
   if (description_.k_norm) k_factors_ = FactorsOf(*description_.k_norm);
   if (norms_over_heads_) NormalizeOverHeads();
@@ -36,7 +38,7 @@ void AttentionBlock::Forward(std::span<const TokenRow> rows, const Activations& 
     AttendRow(rows[i], qkv_out_[i], attended_[i]);
     if (description_.spec.output_gate) Gate(qkv_out_[i], attended_[i]);
   }
-  RowParallel(attended_, description_.o_proj, collective_, out);
+  RowParallel(attended_, description_.o_proj, groups, collective_, out);
 }
 
 // Normalizes the queries and keys with which each row begins, each over all heads together, including those on other

@@ -24,6 +24,7 @@ struct TokenRow {
   std::size_t position = 0;
   std::int32_t token = 0;
   bool wants_logits = false;
+  std::int32_t adapter = -1;  // the adapter slot; -1: none
 };
 
 // Resource; one thread only. All ranks make the same calls in the same order.
@@ -33,7 +34,7 @@ class Block {
 
   // Sets `out` to the block's output for each row of `in`, complete on every rank and rounded to the model's dtype. The
   // rows of a sequence come in order, each position once. A token's output must not depend on the other sequences in
-  // the pass, nor on how its own sequence was cut into passes.
+  // the pass, nor on how its own sequence was cut into passes, nor on adapter slots other than its own.
   virtual void Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) = 0;
 
   // Forgets what the block keeps (keys and values, states) of one sequence, or of all sequences.
@@ -46,14 +47,6 @@ struct BlockContext {
   Collective& collective;
   DType dtype = DType::kBF16;  // activations are rounded to it after every operation, as in torch
 };
-
-// A layer's output, rounded as is described: see row_linear.h.
-inline void ColumnParallel(const Activations& x, const LinearOperand& linear, Activations& y) {
-  ColumnParallel(x, linear, linear.dtype, y);
-}
-inline void RowParallel(const Activations& x, const LinearOperand& linear, Collective& collective, Activations& y) {
-  RowParallel(x, linear, linear.dtype, collective, y);
-}
 
 // Makes the block that computes what is described. What the description borrows must outlive the block.
 std::unique_ptr<Block> MakeBlock(BlockDescription description, const BlockContext& context);

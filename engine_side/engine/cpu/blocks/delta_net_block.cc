@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine_side/engine/cpu/blocks/adapted_linear.h"
 #include "engine_side/engine/cpu/blocks/row_norm.h"
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
 
@@ -47,15 +48,16 @@ DeltaNetBlock::DeltaNetBlock(DeltaNetDescription description, const BlockContext
       correction_(Size(sizes_.value_head_dim)) {}
 
 void DeltaNetBlock::Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) {
-  ColumnParallel(in, description_.in_proj_qkvz, qkvz_);
-  ColumnParallel(in, description_.in_proj_ba, ba_);
+  const SlotGroups groups = GroupBySlot(rows);
+  ColumnParallel(in, description_.in_proj_qkvz, groups, qkvz_);
+  ColumnParallel(in, description_.in_proj_ba, groups, ba_);
   GatherParts(Size(sizes_.num_key_heads), description_.qkvz_parts, qkvz_);
   GatherParts(Size(sizes_.num_key_heads), description_.ba_parts, ba_);
   const Values values = ReadValues();
   mixed_.Reset(rows.size(), Size(sizes_.values()));
   const auto fresh = [&] { return FreshState(); };
   for (std::size_t i = 0; i < rows.size(); ++i) Step(values, qkvz_[i], ba_[i], states_.Of(rows[i], fresh), mixed_[i]);
-  RowParallel(mixed_, description_.out_proj, collective_, out);
+  RowParallel(mixed_, description_.out_proj, groups, collective_, out);
 }
 
 DeltaNetBlock::Values DeltaNetBlock::ReadValues() const {

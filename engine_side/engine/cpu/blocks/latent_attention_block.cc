@@ -1,8 +1,10 @@
 #include "engine_side/engine/cpu/blocks/latent_attention_block.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
+#include "engine_side/engine/cpu/blocks/adapted_linear.h"
 #include "engine_side/engine/cpu/blocks/row_norm.h"
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
 
@@ -25,6 +27,24 @@ void AddProduct(std::span<const float> x, std::span<const float> matrix, std::sp
 
 }  // namespace
 
+void LatentAttentionBlock::KeyValueDelta::AddToQuery(std::size_t first_row, std::span<const float> query,
+                                                     std::span<float> in_latent) const {
+  std::vector<float> h(rank, 0.0F);
+  AddProduct(query, std::span(b).subspan(first_row * rank, query.size() * rank), h);
+  for (float& value : h) value *= scale;
+  AddProduct(h, a, in_latent);
+}
+
+void LatentAttentionBlock::KeyValueDelta::AddToValue(std::size_t first_row, std::span<const float> of_values,
+                                                     std::span<float> out) const {
+  const auto product = [](std::span<const float> x, const float* y) {
+    return std::inner_product(x.begin(), x.end(), y, 0.0F);
+  };
+  std::vector<float> h(rank);
+  for (std::size_t j = 0; j < rank; ++j) h[j] = product(of_values, a.data() + j * of_values.size());
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] += scale * product(h, b.data() + (first_row + i) * rank);
+}
+
 LatentAttentionBlock::LatentAttentionBlock(LatentAttentionDescription description, const BlockContext& context)
     : description_(std::move(description)),
       collective_(context.collective),
@@ -41,26 +61,32 @@ LatentAttentionBlock::LatentAttentionBlock(LatentAttentionDescription descriptio
       pairs_(rope_) {}
 
 void LatentAttentionBlock::Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) {
-  Project(in);
+  const SlotGroups groups = GroupBySlot(rows);
+  Project(in, groups);
+  const std::vector<KeyValueDelta> deltas = DeltasOf(groups);
+  std::vector<const KeyValueDelta*> of_rows(rows.size(), nullptr);
+  for (const KeyValueDelta& delta : deltas) {
+    for (const std::size_t row : delta.group->rows) of_rows[row] = &delta;
+  }
   const std::vector<float> factors = FactorsOf(description_.kv_a_layernorm);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     description_.rotary->GrowTo(rows[i].position + 1);
     Remember(rows[i], factors, compressed_[i].last(latent_ + rope_));
   }
   attended_.Reset(rows.size(), heads_ * value_);
-  for (std::size_t head = 0; head < heads_; ++head) AttendHead(rows, head);
+  for (std::size_t head = 0; head < heads_; ++head) AttendHead(rows, of_rows, head);
   RoundTo(dtype_, attended_.values());
-  RowParallel(attended_, description_.o_proj, collective_, out);
+  RowParallel(attended_, description_.o_proj, groups, collective_, out);
 }
 
 // Computes the compressed vectors, and the queries of this rank's heads.
-void LatentAttentionBlock::Project(const Activations& in) {
-  ColumnParallel(in, description_.compress, compressed_);
-  if (!description_.q_a_layernorm) return ColumnParallel(in, description_.queries_of, queries_);
+void LatentAttentionBlock::Project(const Activations& in, const SlotGroups& groups) {
+  ColumnParallel(in, description_.compress, groups, compressed_);
+  if (!description_.q_a_layernorm) return ColumnParallel(in, description_.queries_of, groups, queries_);
   q_compressed_.Reset(in.rows(), q_latent_);
   for (std::size_t i = 0; i < in.rows(); ++i) std::copy_n(compressed_.row(i), q_latent_, q_compressed_.row(i));
   Normalize(*description_.q_a_layernorm, q_compressed_, q_normed_);
-  ColumnParallel(q_normed_, description_.queries_of, queries_);
+  ColumnParallel(q_normed_, description_.queries_of, groups, queries_);
 }
 
 // Appends a row to the cache. `latent` is the latent vector, which is normalized first, followed by the key, which is
@@ -83,7 +109,20 @@ void LatentAttentionBlock::Turn(std::span<float> part, std::size_t position) {
   Rotate(part, description_.rotary->Cos(position), description_.rotary->Sin(position), dtype_);
 }
 
-void LatentAttentionBlock::AttendHead(std::span<const TokenRow> rows, std::size_t head) {
+std::vector<LatentAttentionBlock::KeyValueDelta> LatentAttentionBlock::DeltasOf(const SlotGroups& groups) const {
+  std::vector<KeyValueDelta> deltas;
+  for (const LowRankTerm& term : TermsOf(description_.kv_b_adapter, groups)) {
+    deltas.push_back({.group = term.group,
+                      .rank = term.b.cols,
+                      .scale = term.scale,
+                      .a = ReadRows(term.a, 0, term.a.rows),
+                      .b = ReadRows(term.b, 0, term.b.rows)});
+  }
+  return deltas;
+}
+
+void LatentAttentionBlock::AttendHead(std::span<const TokenRow> rows, std::span<const KeyValueDelta* const> deltas,
+                                      std::size_t head) {
   const std::vector<float> to_latent = ReadRows(description_.w_uk_t, head * nope_, nope_);
   const std::vector<float> to_value = ReadRows(description_.w_uv, head * latent_, latent_);
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -91,6 +130,7 @@ void LatentAttentionBlock::AttendHead(std::span<const TokenRow> rows, std::size_
     std::ranges::fill(query_, 0.0F);
     const std::span<float> in_latent = std::span(query_).first(latent_);
     AddProduct(query.first(nope_), to_latent, in_latent);
+    if (deltas[i] != nullptr) deltas[i]->AddToQuery(head * (nope_ + value_), query.first(nope_), in_latent);
     RoundTo(dtype_, in_latent);
     Turn(query.last(rope_), rows[i].position);
     std::ranges::copy(query.last(rope_), query_.begin() + static_cast<std::ptrdiff_t>(latent_));
@@ -99,7 +139,9 @@ void LatentAttentionBlock::AttendHead(std::span<const TokenRow> rows, std::size_
     Attend(query_.data(), cached, cached, attend_, query_.size(), scores_, head_out_.data());
     const std::span<float> of_values = std::span(head_out_).first(latent_);
     RoundTo(dtype_, of_values);
-    AddProduct(of_values, to_value, attended_[i].subspan(head * value_, value_));
+    const std::span<float> out = attended_[i].subspan(head * value_, value_);
+    AddProduct(of_values, to_value, out);
+    if (deltas[i] != nullptr) deltas[i]->AddToValue(head * (nope_ + value_) + nope_, of_values, out);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine_side/engine/cpu/blocks/adapted_linear.h"
 #include "engine_side/engine/cpu/blocks/row_norm.h"
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
 
@@ -17,7 +18,8 @@ MambaBlock::MambaBlock(MambaDescription description, const BlockContext& context
       conv_(description_.conv1d) {}
 
 void MambaBlock::Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) {
-  ColumnParallel(in, description_.in_proj, projected_);
+  const SlotGroups groups = GroupBySlot(rows);
+  ColumnParallel(in, description_.in_proj, groups, projected_);
   const Values values = ReadValues();
   const std::size_t inner = Size(sizes_.inner());
   scanned_.Reset(rows.size(), inner);
@@ -31,7 +33,7 @@ void MambaBlock::Forward(std::span<const TokenRow> rows, const Activations& in, 
     Scan(values, projected_[i].subspan(inner), state.scan, scanned_[i]);
   }
   NormalizeGated(values.norm);
-  RowParallel(scanned_, description_.out_proj, collective_, out);
+  RowParallel(scanned_, description_.out_proj, groups, collective_, out);
 }
 
 MambaBlock::Values MambaBlock::ReadValues() const {

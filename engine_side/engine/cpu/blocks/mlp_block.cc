@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine_side/engine/cpu/blocks/adapted_linear.h"
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
 
 namespace layercast {
@@ -27,10 +28,11 @@ void ActivateUp(const MlpDescription& mlp, const Activations& up_out, DType dtyp
 MlpBlock::MlpBlock(MlpDescription description, const BlockContext& context)
     : description_(std::move(description)), collective_(context.collective), dtype_(context.dtype) {}
 
-void MlpBlock::Forward(std::span<const TokenRow> /*rows*/, const Activations& in, Activations& out) {
-  ColumnParallel(in, description_.up, up_out_);
+void MlpBlock::Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) {
+  const SlotGroups groups = GroupBySlot(rows);
+  ColumnParallel(in, description_.up, groups, up_out_);
   ActivateUp(description_, up_out_, dtype_, activated_);
-  RowParallel(activated_, description_.down, collective_, out);
+  RowParallel(activated_, description_.down, groups, collective_, out);
 }
 
 }  // namespace layercast

@@ -19,10 +19,10 @@ class MoeBlock final : public Block {
   void Forward(std::span<const TokenRow> rows, const Activations& in, Activations& out) override;
 
  private:
-  void SumExperts(const RoutedTokens& routed, const Activations& in, Activations& out);
-  void AddExpert(const MlpDescription& expert, std::span<const RoutedToken> tokens, const Activations& in,
-                 Activations& out);
-  void AddShared(std::span<const TokenRow> rows, const Activations& in, Activations& out);
+  void SumExperts(std::span<const TokenRow> rows, const RoutedTokens& routed, const Activations& in, Activations& out);
+  void AddExpert(const MlpDescription& expert, std::span<const TokenRow> rows, std::span<const RoutedToken> tokens,
+                 const Activations& in, Activations& out);
+  void AddShared(std::span<const TokenRow> rows, const SlotGroups& groups, const Activations& in, Activations& out);
 
   const MoeDescription description_;
   Collective& collective_;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "engine_side/engine/cpu/blocks/adapted_linear.h"
 #include "engine_side/engine/cpu/kernels/activation.h"
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
 
@@ -73,8 +74,8 @@ std::vector<Choice> ChooseExperts(const Routing& routing, std::span<const float>
   return choices;
 }
 
-RoutedTokens Router::Route(const Activations& in) {
-  ColumnParallel(in, description_.logits, logits_);  // every rank has all logits
+RoutedTokens Router::Route(const SlotGroups& groups, const Activations& in) {
+  ColumnParallel(in, description_.logits, groups, logits_);  // every rank has all logits
   const std::optional<WeightView>& bias = description_.correction_bias;
   const std::vector<float> biases = bias ? ReadVector(*bias) : std::vector<float>();
   RoutedTokens routed(description_.logits.weight.rows);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine_side/engine/cpu/blocks/block.h"
+#include "engine_side/engine/cpu/blocks/low_rank.h"
 #include "layercast/model/mixture_of_experts.h"
 
 namespace layercast {
@@ -33,7 +34,7 @@ class Router {
  public:
   explicit Router(RouterDescription description) : description_(std::move(description)) {}
   // Routes every row of `in`. All ranks get the same result.
-  RoutedTokens Route(const Activations& in);
+  RoutedTokens Route(const SlotGroups& groups, const Activations& in);
 
  private:
   const RouterDescription description_;

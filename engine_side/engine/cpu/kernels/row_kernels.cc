@@ -131,6 +131,13 @@ void ClampedGateRow(float alpha, float limit, std::span<float> gate, std::span<c
   });
 }
 
+void AddScaledRow(float scale, std::span<const float> x, DType dtype, std::span<float> y) {
+  const FloatTag d;
+  const auto scales = hn::Set(d, scale);
+  Transform(y,
+            [&](std::size_t i, FloatVec v) { return Round(dtype, d, hn::Add(v, hn::Mul(LoadRest(d, x, i), scales))); });
+}
+
 void SoftCapRow(float cap, std::span<float> values) {
   const FloatTag d;
   const auto caps = hn::Set(d, cap);
@@ -154,6 +161,7 @@ HWY_EXPORT(RotateHead);
 HWY_EXPORT(ActivateRow);
 HWY_EXPORT(GateMultiplyRow);
 HWY_EXPORT(ClampedGateRow);
+HWY_EXPORT(AddScaledRow);
 HWY_EXPORT(SoftCapRow);
 
 }  // namespace
@@ -193,6 +201,11 @@ void GateMultiply(Activation activation, std::span<float> gate, std::span<const 
 void ClampedGateMultiply(float alpha, float limit, std::span<float> gate, std::span<const float> up, DType dtype) {
   LAYERCAST_CHECK(gate.size() == up.size());
   HWY_DYNAMIC_DISPATCH(ClampedGateRow)(alpha, limit, gate, up, dtype);
+}
+
+void AddScaled(float scale, std::span<const float> x, DType dtype, std::span<float> y) {
+  LAYERCAST_CHECK(x.size() == y.size());
+  HWY_DYNAMIC_DISPATCH(AddScaledRow)(scale, x, dtype, y);
 }
 
 void SoftCap(float cap, std::span<float> values) { HWY_DYNAMIC_DISPATCH(SoftCapRow)(cap, values); }

@@ -36,6 +36,9 @@ void GateMultiply(Activation activation, std::span<float> gate, std::span<const 
 // after every operation. A NaN stays NaN.
 void ClampedGateMultiply(float alpha, float limit, std::span<float> gate, std::span<const float> up, DType dtype);
 
+// y := round(y + scale * x).
+void AddScaled(float scale, std::span<const float> x, DType dtype, std::span<float> y);
+
 // values := cap * tanh(values / cap), in fp32. A NaN stays NaN.
 void SoftCap(float cap, std::span<float> values);
 

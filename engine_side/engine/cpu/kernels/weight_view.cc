@@ -58,7 +58,7 @@ template <class Decode>
 void ExpandBlocks(const Decode& decode, const WeightView& weight, std::size_t row, const ValueTables& tables,
                   float* to) {
   const auto bits = static_cast<std::size_t>(BitsPerElement(weight.dtype));
-  const std::byte* from = weight.values + row * (weight.cols * bits / 8);
+  const std::byte* from = weight.values + row * ((weight.stride == 0 ? weight.cols : weight.stride) * bits / 8);
   const ScaleGrid& grid = weight.scale;
   if (grid.scales == nullptr) return Expand(decode, from, bits, weight.cols, 1.0F, to);
   LAYERCAST_CHECK(grid.cols % kChunk == 0 || grid.cols >= weight.cols);

@@ -27,6 +27,7 @@ struct WeightView {
   std::size_t rows = 0;
   std::size_t cols = 0;
   ScaleGrid scale{};
+  std::size_t stride = 0;  // elements from one row to the next; 0: as many as there are columns
 };
 
 // Reads a row of the weight into values[0, cols), as fp32.

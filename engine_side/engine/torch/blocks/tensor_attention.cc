@@ -26,14 +26,14 @@ TensorAttention::TensorAttention(const AttentionDescription& description, const 
 at::Tensor TensorAttention::Forward(const StepInputs& inputs, const at::Tensor& in) {
   const std::int64_t heads = spec_.heads.num_heads, kv_heads = spec_.heads.num_kv_heads, dim = spec_.heads.head_dim;
   const std::int64_t queries_end = heads * query_stride_;
-  const at::Tensor qkv = qkv_.Apply(in);
+  const at::Tensor qkv = qkv_.Apply(inputs, in);
   const at::Tensor queries = qkv.narrow(1, 0, queries_end).unflatten(1, {heads, -1});  // with their gates
   const at::Tensor keys_and_values = qkv.narrow(1, queries_end, 2 * kv_heads * dim).unflatten(1, {2, kv_heads, dim});
   keys_.Put(inputs, Prepared(keys_and_values.select(1, 0), k_norm_, inputs.positions));
   values_.Put(inputs, keys_and_values.select(1, 1));
   at::Tensor out = Rounded(Attend(inputs, Prepared(queries.narrow(2, 0, dim), q_norm_, inputs.positions)), type_);
   if (spec_.output_gate) out = Rounded(out * Rounded(at::sigmoid(queries.narrow(2, dim, dim)), type_), type_);
-  return o_.Apply(out.flatten(1));
+  return o_.Apply(inputs, out.flatten(1));
 }
 
 at::Tensor TensorAttention::Prepared(const at::Tensor& heads, const std::optional<TensorNorm>& norm,

@@ -30,8 +30,8 @@ TensorDeltaNet::TensorDeltaNet(const DeltaNetDescription& description, const Ten
 
 at::Tensor TensorDeltaNet::Forward(const StepInputs& inputs, const at::Tensor& in) {
   const std::int64_t heads = sizes_.num_value_heads;
-  const at::Tensor qkvz = ByPart(in_proj_qkvz_.Apply(in), qkvz_parts_);
-  const at::Tensor ba = ByPart(in_proj_ba_.Apply(in), ba_parts_);
+  const at::Tensor qkvz = ByPart(in_proj_qkvz_.Apply(inputs, in), qkvz_parts_);
+  const at::Tensor ba = ByPart(in_proj_ba_.Apply(inputs, in), ba_parts_);
   const at::Tensor mixed = Rounded(conv_.Apply(inputs, qkvz.narrow(1, 0, conv_.channels())), type_);
   const at::Tensor beta = Rounded(at::sigmoid(ba.narrow(1, 0, heads)), type_);
   const at::Tensor step = at::softplus(ba.narrow(1, heads, heads) + dt_bias_.ReadVector());
@@ -39,7 +39,7 @@ at::Tensor TensorDeltaNet::Forward(const StepInputs& inputs, const at::Tensor& i
       Update(inputs, Rounded(Activated(activation_, mixed), type_), at::exp(a_.ReadVector() * step), beta);
   // The gate is not rounded: it stays in fp32.
   const at::Tensor gate = at::silu(qkvz.narrow(1, conv_.channels(), sizes_.values())).unflatten(1, {heads, -1});
-  return out_proj_.Apply(Rounded(norm_.Apply(Rounded(out, type_)) * gate, type_).flatten(1));
+  return out_proj_.Apply(inputs, Rounded(norm_.Apply(Rounded(out, type_)) * gate, type_).flatten(1));
 }
 
 at::Tensor TensorDeltaNet::ByPart(const at::Tensor& projected, const std::vector<std::int64_t>& sizes) const {

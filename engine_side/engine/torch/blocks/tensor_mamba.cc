@@ -33,12 +33,12 @@ TensorMamba::TensorMamba(const MambaDescription& description, const TensorContex
       states_({sizes_.num_heads, sizes_.head_dim, sizes_.state_size}, context) {}
 
 at::Tensor TensorMamba::Forward(const StepInputs& inputs, const at::Tensor& in) {
-  const at::Tensor projected = in_proj_.Apply(in);
+  const at::Tensor projected = in_proj_.Apply(inputs, in);
   const std::int64_t inner = sizes_.inner(), channels = conv_.channels();
   const at::Tensor mixed = Rounded(conv_.Apply(inputs, projected.narrow(1, inner, channels)), type_);
   const at::Tensor scanned =
       Scan(inputs, Rounded(at::silu(mixed), type_), projected.narrow(1, inner + channels, sizes_.num_heads));
-  return out_proj_.Apply(Normalized(scanned, projected.narrow(1, 0, inner)));
+  return out_proj_.Apply(inputs, Normalized(scanned, projected.narrow(1, 0, inner)));
 }
 
 // For each head: state := exp(dt * a) * state + dt * x B^T, y := state C + D x.

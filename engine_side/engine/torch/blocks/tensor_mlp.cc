@@ -26,12 +26,12 @@ TensorMlp::TensorMlp(const MlpDescription& description, const TensorContext& con
       up_(description.up, context.device),
       down_(description.down, context.device) {}
 
-at::Tensor TensorMlp::Apply(const at::Tensor& in) const {
-  const at::Tensor up_out = up_.Apply(in);
-  if (!activation_.gated) return down_.Apply(Rounded(Activated(activation_.function, up_out), type_));
+at::Tensor TensorMlp::Apply(const StepInputs& inputs, const at::Tensor& in) const {
+  const at::Tensor up_out = up_.Apply(inputs, in);
+  if (!activation_.gated) return down_.Apply(inputs, Rounded(Activated(activation_.function, up_out), type_));
   const at::Tensor gate = up_out.narrow(1, 0, down_.cols()), up = up_out.narrow(1, down_.cols(), down_.cols());
-  if (activation_.clamped) return down_.Apply(ClampedGateTimesUp(*activation_.clamped, gate, up, type_));
-  return down_.Apply(GateTimesUp(activation_.function, gate, up, type_));
+  if (activation_.clamped) return down_.Apply(inputs, ClampedGateTimesUp(*activation_.clamped, gate, up, type_));
+  return down_.Apply(inputs, GateTimesUp(activation_.function, gate, up, type_));
 }
 
 }  // namespace layercast

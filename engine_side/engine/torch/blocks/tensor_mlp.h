@@ -10,9 +10,9 @@ namespace layercast {
 class TensorMlp final : public TensorBlock {
  public:
   TensorMlp(const MlpDescription& description, const TensorContext& context);
-  at::Tensor Forward(const StepInputs& /*inputs*/, const at::Tensor& in) override { return Apply(in); }
+  at::Tensor Forward(const StepInputs& inputs, const at::Tensor& in) override { return Apply(inputs, in); }
   // Rounded as is described: the experts of a mixture are such blocks too.
-  at::Tensor Apply(const at::Tensor& in) const;
+  at::Tensor Apply(const StepInputs& inputs, const at::Tensor& in) const;
 
  private:
   MlpActivation activation_;

@@ -16,18 +16,19 @@ TensorMoe::TensorMoe(const MoeDescription& description, const TensorContext& con
   for (const MlpDescription& expert : description.experts) experts_.emplace_back(expert, context);
 }
 
-at::Tensor TensorMoe::Forward(const StepInputs& /*inputs*/, const at::Tensor& in) {
-  const RoutedRows routed = router_.Route(in);
-  const at::Tensor out =
-      to_latent_ ? from_latent_->Apply(SumExperts(routed, to_latent_->Apply(in))) : SumExperts(routed, in);
-  return shared_ ? Rounded(out + Shared(in), type_) : out;
+at::Tensor TensorMoe::Forward(const StepInputs& inputs, const at::Tensor& in) {
+  const RoutedRows routed = router_.Route(inputs, in);
+  const at::Tensor out = to_latent_
+                             ? from_latent_->Apply(inputs, SumExperts(inputs, routed, to_latent_->Apply(inputs, in)))
+                             : SumExperts(inputs, routed, in);
+  return shared_ ? Rounded(out + Shared(inputs, in), type_) : out;
 }
 
-at::Tensor TensorMoe::SumExperts(const RoutedRows& routed, const at::Tensor& in) const {
+at::Tensor TensorMoe::SumExperts(const StepInputs& inputs, const RoutedRows& routed, const at::Tensor& in) const {
   at::Tensor sum = at::zeros_like(in);
   for (std::size_t i = 0; i < experts_.size(); ++i) {
     const auto column = static_cast<std::int64_t>(i);
-    const at::Tensor out = experts_[i].Apply(in);
+    const at::Tensor out = experts_[i].Apply(inputs, in);
     // An expert may produce infinities for rows that did not choose it: 0 times that would reach the sum.
     sum.add_((out * routed.weights.narrow(1, column, 1))
                  .masked_fill_(routed.chosen.narrow(1, column, 1).logical_not(), 0.0));
@@ -35,10 +36,10 @@ at::Tensor TensorMoe::SumExperts(const RoutedRows& routed, const at::Tensor& in)
   return Rounded(sum, type_);
 }
 
-at::Tensor TensorMoe::Shared(const at::Tensor& in) const {
-  const at::Tensor out = shared_->Apply(in);
+at::Tensor TensorMoe::Shared(const StepInputs& inputs, const at::Tensor& in) const {
+  const at::Tensor out = shared_->Apply(inputs, in);
   if (!shared_gate_) return out;
-  return Rounded(out * Rounded(at::sigmoid(shared_gate_->Apply(in)), type_), type_);
+  return Rounded(out * Rounded(at::sigmoid(shared_gate_->Apply(inputs, in)), type_), type_);
 }
 
 }  // namespace layercast

@@ -20,8 +20,8 @@ class TensorMoe final : public TensorBlock {
   at::Tensor Forward(const StepInputs& inputs, const at::Tensor& in) override;
 
  private:
-  at::Tensor SumExperts(const RoutedRows& routed, const at::Tensor& in) const;
-  at::Tensor Shared(const at::Tensor& in) const;
+  at::Tensor SumExperts(const StepInputs& inputs, const RoutedRows& routed, const at::Tensor& in) const;
+  at::Tensor Shared(const StepInputs& inputs, const at::Tensor& in) const;
 
   at::ScalarType type_;
   TensorRouter router_;

@@ -19,6 +19,7 @@ struct DecodeRow {
   std::int64_t slot = 0;
   std::int64_t position = 0;
   std::int32_t token = 0;
+  std::int32_t adapter = -1;  // the adapter slot; -1: none
 };
 
 }  // namespace layercast

@@ -11,15 +11,9 @@
 #include "engine_side/engine/blocks/block_description.h"
 #include "engine_side/engine/torch/tensors/decode_rows.h"
 #include "engine_side/engine/torch/tensors/rotary_tensors.h"
+#include "engine_side/engine/torch/tensors/step_inputs.h"
 
 namespace layercast {
-
-// The inputs of each row, each int64 [rows], on the step's device. Their memory never moves. Value.
-struct StepInputs {
-  at::Tensor tokens;
-  at::Tensor positions;
-  at::Tensor slots;  // an unused row has a slot that no sequence has
-};
 
 // Resource; one thread only.
 class TensorBlock {

@@ -13,12 +13,15 @@ at::Tensor Rounded(const at::Tensor& values, at::ScalarType type) {
 TensorLinear::TensorLinear(const LinearOperand& linear, const at::Device& device)
     : weight_(linear.weight, device),
       bias_(IfAny<WeightTensor>(linear.bias, device)),
+      adapter_(linear.adapter, device),
       type_(*TorchTypeOf(linear.dtype)) {}
 
-at::Tensor TensorLinear::Apply(const at::Tensor& x) const {
+at::Tensor TensorLinear::Apply(const StepInputs& inputs, const at::Tensor& x) const {
   at::Tensor y = at::mm(x, weight_.Read().t());
   if (bias_) y.add_(bias_->ReadVector());
-  return Rounded(y, type_);
+  y = Rounded(y, type_);
+  adapter_.AddTo(y, x, inputs, type_);
+  return y;
 }
 
 }  // namespace layercast

@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "engine_side/engine/blocks/operands.h"
+#include "engine_side/engine/torch/tensors/step_inputs.h"
+#include "engine_side/engine/torch/tensors/tensor_low_rank.h"
 #include "engine_side/engine/torch/tensors/weight_tensor.h"
 
 namespace layercast {
@@ -18,13 +20,15 @@ at::Tensor Rounded(const at::Tensor& values, at::ScalarType type);
 class TensorLinear {
  public:
   TensorLinear(const LinearOperand& linear, const at::Device& device);
-  // The layer's output for each row of x, [n, rows], bias included, summed in fp32 and rounded as is described.
-  at::Tensor Apply(const at::Tensor& x) const;
+  // The layer's output for each row of x, [n, rows], bias included, summed in fp32 and rounded as is described; then
+  // what adapters add, and rounded again.
+  at::Tensor Apply(const StepInputs& inputs, const at::Tensor& x) const;
   std::int64_t cols() const { return weight_.cols(); }
 
  private:
   WeightTensor weight_;
   std::optional<WeightTensor> bias_;
+  TensorLowRank adapter_;
   at::ScalarType type_;
 };
 

@@ -62,9 +62,9 @@ TensorRouter::TensorRouter(const RouterDescription& description, const at::Devic
       logits_(description.logits, device),
       correction_bias_(IfAny<WeightTensor>(description.correction_bias, device)) {}
 
-RoutedRows TensorRouter::Route(const at::Tensor& in) const {
+RoutedRows TensorRouter::Route(const StepInputs& inputs, const at::Tensor& in) const {
   const at::Tensor bias = correction_bias_ ? correction_bias_->ReadVector() : at::Tensor();
-  RoutedRows routed = ChooseExperts(routing_, logits_.Apply(in), bias);
+  RoutedRows routed = ChooseExperts(routing_, logits_.Apply(inputs, in), bias);
   routed.weights = Rounded(routed.weights, weights_type_);
   return routed;
 }

@@ -25,7 +25,7 @@ RoutedRows ChooseExperts(const Routing& routing, const at::Tensor& logits, const
 class TensorRouter {
  public:
   TensorRouter(const RouterDescription& description, const at::Device& device);
-  RoutedRows Route(const at::Tensor& in) const;
+  RoutedRows Route(const StepInputs& inputs, const at::Tensor& in) const;
 
  private:
   Routing routing_;

@@ -20,8 +20,8 @@ int RunGraphRank(const RankOptions& options, const Device& device) {
                         .slots = options.max_num_seqs,
                         .max_tokens = options.max_model_len};
   const MakeForwardPass make = [shape](const Module& model, const ParallelConfig& parallel,
-                                       std::span<const CapturedBuffer> buffers) {
-    return std::make_unique<GraphDecoder>(model, parallel, buffers, MakeRope, shape);
+                                       std::span<const CapturedBuffer> buffers, const AdapterSlots* adapters) {
+    return std::make_unique<GraphDecoder>(model, parallel, buffers, MakeRope, shape, adapters);
   };
   return RunRank(options, RankOnDevice{[device] { return OpenTorchMemory(device); }, make});
 }

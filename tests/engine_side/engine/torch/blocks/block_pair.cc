@@ -13,6 +13,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "engine_side/engine/built_in/rope.h"
 #include "engine_side/engine/torch/tensors/tensor_linear.h"
@@ -38,12 +39,19 @@ BlockPair::BlockPair(const BlockKind& kind, DType dtype)
     : dtype_(dtype),
       module_(kind.make(LayerContext{.dtype = dtype})),
       rotary_(MakeRope, dtype),
-      rotary_tensors_(kShape.max_tokens, at::kCPU) {
+      rotary_tensors_(kShape.max_tokens, at::kCPU),
+      adapters_of_(std::size(kLengths), -1) {
   AddBuffers(*module_, "block");
+  std::vector<AdapterTerm> terms = AdapterTermsOf(*module_);
+  for (AdapterTerm& term : terms) term.layer.insert(0, "block.");
+  adapters_ = std::make_unique<FilledSlots>(std::move(terms),
+                                            AdapterSlotSizes{.slots = kAdapterSlots, .max_rank = 6, .dtype = dtype});
   CapturedWeights weights(buffers_);
+  AdapterLookup lookup(&adapters_->slots(), {});
   const BlockDescription description =
-      DescribeBlock(*module_, "block", {weights, rotary_, dtype, "the decode step in tensors"});
+      DescribeBlock(*module_, "block", {weights, rotary_, dtype, "the decode step in tensors", &lookup});
   weights.CheckAllUsed();
+  lookup.CheckAllUsed();
   tensor_block_ = MakeTensorBlock(description, TensorContext{rotary_tensors_, at::kCPU, *TorchTypeOf(dtype), kShape});
   block_ = MakeBlock(description, BlockContext{alone_, dtype});
   inputs_ = Rounded(Normal({static_cast<std::int64_t>(Tokens().size()), kHidden}, 1), *TorchTypeOf(dtype));
@@ -90,8 +98,9 @@ at::Tensor BlockPair::ByDecoder() {
   block_->DropAll();
   std::vector<TokenRow> rows;
   for (const Token& token : Tokens()) {
-    rows.push_back(
-        {.sequence = static_cast<std::uint64_t>(token.sequence), .position = static_cast<std::size_t>(token.position)});
+    rows.push_back({.sequence = static_cast<std::uint64_t>(token.sequence),
+                    .position = static_cast<std::size_t>(token.position),
+                    .adapter = adapters_of_[static_cast<std::size_t>(token.sequence)]});
   }
   Activations in(rows.size(), kHidden), out;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -132,14 +141,25 @@ at::Tensor BlockPair::KernelTensor(const std::string& name) {
   return memory_.at(static_cast<std::size_t>(found - buffers_.begin()));
 }
 
+at::Tensor BlockPair::Scales() const {
+  std::vector<float> scales;
+  for (std::size_t slot = 0; slot < kAdapterSlots; ++slot) {
+    for (const AdapterNumbers& numbers : adapters_->slots().Numbers(slot)) {
+      scales.push_back(numbers.rank > 0 ? numbers.scale : 0.0F);
+    }
+  }
+  return at::tensor(scales).view({kAdapterSlots, -1});
+}
+
 // Rows that are not used are nobody's, and no numbers.
 at::Tensor BlockPair::Step(const std::vector<Token>& tokens, const at::Tensor& rows) {
-  std::vector<std::int64_t> positions(kShape.rows, 0), slots(kShape.rows, kShape.slots);
+  std::vector<std::int64_t> positions(kShape.rows, 0), slots(kShape.rows, kShape.slots), adapters(kShape.rows, -1);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     positions[i] = tokens[i].position;
     slots[i] = tokens[i].sequence;
+    adapters[i] = adapters_of_[static_cast<std::size_t>(tokens[i].sequence)];
   }
-  const StepInputs inputs{at::Tensor(), at::tensor(positions), at::tensor(slots)};
+  const StepInputs inputs{at::Tensor(), at::tensor(positions), at::tensor(slots), at::tensor(adapters), Scales()};
   const at::Tensor unused =
       at::full({kShape.rows - rows.size(0), kHidden}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
   return tensor_block_->Forward(inputs, at::cat({rows, unused}));

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine_side/engine/cpu/blocks/block.h"
@@ -15,6 +16,7 @@
 #include "layercast/captured_buffers.h"
 #include "layercast/model/layer_context.h"
 #include "layercast/model/module.h"
+#include "tests/support/filled_slots.h"
 
 namespace layercast::testing {
 
@@ -28,6 +30,7 @@ struct BlockKind {
 class BlockPair {
  public:
   static constexpr std::int64_t kHidden = 24;
+  static constexpr std::size_t kAdapterSlots = 3;
 
   BlockPair(const BlockKind& kind, DType dtype);
 
@@ -41,6 +44,10 @@ class BlockPair {
 
   at::Tensor KernelTensor(const std::string& name);  // "block.experts.w2_weight"; its memory
 
+  FilledSlots& adapters() { return *adapters_; }
+  // From now on the tokens of each sequence have this slot. At first they have none.
+  void UseAdapters(std::vector<std::int32_t> of_sequences) { adapters_of_ = std::move(of_sequences); }
+
  private:
   struct Token {
     std::int64_t sequence, position;
@@ -48,6 +55,7 @@ class BlockPair {
   static std::vector<Token> Tokens();
   std::vector<std::vector<std::size_t>> Steps() const;  // which tokens, in turn
   at::Tensor Step(const std::vector<Token>& tokens, const at::Tensor& rows);
+  at::Tensor Scales() const;  // StepInputs::adapter_scales
   void AddBuffers(const Module& module, const std::string& path);
 
   DType dtype_;
@@ -57,6 +65,8 @@ class BlockPair {
   RotaryTables rotary_;
   RotaryTensors rotary_tensors_;
   SingleRank alone_;
+  std::unique_ptr<FilledSlots> adapters_;
+  std::vector<std::int32_t> adapters_of_;
   std::unique_ptr<Block> block_;
   std::unique_ptr<TensorBlock> tensor_block_;
   at::Tensor inputs_;

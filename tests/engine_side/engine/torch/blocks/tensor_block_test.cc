@@ -140,6 +140,32 @@ TEST_P(TensorBlocks, ComputeWhatTheDecodersDo) {
   EXPECT_LT(RelativeDifference(pair.InTensors(), pair.ByDecoder()), 1e-5F);
 }
 
+// Adapters of several ranks, one of them for some of the layers alone; no sequence has the slot that holds no numbers.
+void FillAdapters(BlockPair& pair) {
+  const auto not_down = [](const AdapterTerm& term) { return term.layer.find("down") == std::string::npos; };
+  pair.adapters().Fill(0, {.seed = 1, .rank = 6, .scale = 1.25F});
+  pair.adapters().FillWithNaN(1);
+  pair.adapters().Fill(2, {.seed = 2, .rank = 3, .scale = 0.75F, .has = not_down});
+  pair.UseAdapters({2, -1, 0});
+}
+
+TEST_P(TensorBlocks, AddWhatAdaptersAddInTheDecoders) {
+  BlockPair pair(GetParam(), DType::kF32);
+  const at::Tensor base = pair.InTensors();
+  FillAdapters(pair);
+  const at::Tensor adapted = pair.InTensors();
+  EXPECT_GT(RelativeDifference(adapted, base), 1e-2F);
+  EXPECT_LT(RelativeDifference(adapted, pair.ByDecoder()), 1e-5F);
+  // The second sequence, of one token after eleven of the first, is the base's, to the bit.
+  EXPECT_TRUE(adapted[11].equal(base[11]));
+}
+
+TEST_P(TensorBlocks, RoundWhatAdaptersAddWhereTheDecodersDo) {
+  BlockPair pair(GetParam(), DType::kBF16);
+  FillAdapters(pair);
+  EXPECT_LT(RelativeDifference(pair.InTensors(), pair.ByDecoder()), 0.02F);
+}
+
 TEST_P(TensorBlocks, RoundWhereTheDecodersDo) {
   BlockPair pair(GetParam(), DType::kBF16);
   // A sum in another order may round the other way: a unit in the last place, nothing worse.
