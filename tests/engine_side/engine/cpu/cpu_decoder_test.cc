@@ -218,10 +218,10 @@ TEST(Decoder, RefusesWhatCannotBeBeforeAnythingChanges) {
   const Tokens many(3000, 1);
   const std::vector<SequenceStep> wrong_token = {{7, fine}, {8, bad}};
   EXPECT_THAT([&] { rank.decoder.Forward(wrong_token); },
-              testing::ThrowsMessage<Error>("sequence 8: token 101 is outside the vocabulary of 101"));
+              ::testing::ThrowsMessage<Error>("sequence 8: token 101 is outside the vocabulary of 101"));
   const std::vector<SequenceStep> too_long = {{8, fine}, {7, many}};
   EXPECT_THAT([&] { rank.decoder.Forward(too_long); },
-              testing::ThrowsMessage<Error>("sequence 7 would be 3002 tokens long, the model's limit is 3000"));
+              ::testing::ThrowsMessage<Error>("sequence 7 would be 3002 tokens long, the model's limit is 3000"));
   const std::vector<SequenceStep> none = {{9, {}}};
   EXPECT_THROW(rank.decoder.Forward(none), Error);
   EXPECT_EQ(rank.decoder.Length(7), 2U);
@@ -243,20 +243,20 @@ TEST(Decoder, NamesTheBufferThatIsMissingWrongStridedOrUnknown) {
   std::vector<CapturedBuffer> buffers = model.buffers();
   buffers.erase(std::ranges::find(buffers, "model.layers.1.mlp.down_proj.weight", &CapturedBuffer::name));
   EXPECT_THAT(refusal(buffers),
-              testing::HasSubstr("no buffer 'model.layers.1.mlp.down_proj.weight', expected [24, 40] f32"));
+              ::testing::HasSubstr("no buffer 'model.layers.1.mlp.down_proj.weight', expected [24, 40] f32"));
   buffers = model.buffers();
   buffers.back().shape = {127, 24};
-  EXPECT_THAT(refusal(buffers), testing::HasSubstr("'lm_head.weight' expected [128, 24] f32, got [127, 24] f32"));
+  EXPECT_THAT(refusal(buffers), ::testing::HasSubstr("'lm_head.weight' expected [128, 24] f32, got [127, 24] f32"));
   buffers = model.buffers();
   buffers.back().strides = {48, 1};
-  EXPECT_THAT(refusal(buffers), testing::HasSubstr("strided"));
+  EXPECT_THAT(refusal(buffers), ::testing::HasSubstr("strided"));
   buffers = model.buffers();
   CapturedBuffer unknown;
   unknown.name = "model.layers.0.mlp.router.weight";
   unknown.address = buffers[0].address;
   unknown.shape = {4};
   buffers.push_back(unknown);
-  EXPECT_THAT(refusal(buffers), testing::HasSubstr("'model.layers.0.mlp.router.weight' [4] f32"));
+  EXPECT_THAT(refusal(buffers), ::testing::HasSubstr("'model.layers.0.mlp.router.weight' [4] f32"));
 }
 
 }  // namespace

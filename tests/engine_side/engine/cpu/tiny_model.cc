@@ -193,6 +193,7 @@ void TinyModel::AddStack(const std::string& name, const std::vector<std::size_t>
   const Shape shape = {TinySizes::kExperts, static_cast<std::int64_t>(rows.size()),
                        static_cast<std::int64_t>(cols.size())};
   std::byte* to = AddBuffer(name, options_.dtype, shape);
+  places_[name] = {rows, cols};
   for (std::size_t expert = 0; expert < TinySizes::kExperts; ++expert) {
     for (const std::size_t r : rows) {
       for (const std::size_t c : cols) {
@@ -225,6 +226,7 @@ void TinyModel::AddMatrix(const std::string& path, const std::vector<std::size_t
   const DType dtype = f8 ? DType::kF8E4M3 : options_.dtype;
   const auto element = static_cast<std::size_t>(BitsPerElement(dtype)) / 8;
   std::byte* to = AddBuffer(path + ".weight", dtype, shape);
+  places_[path + ".weight"] = {rows, cols};
   for (const std::size_t r : rows) {
     for (const std::size_t c : cols) {
       const double value = ValueAt(path, r, c);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +46,11 @@ class TinyModel {
   const Module& tree() const { return *tree_; }
   const std::vector<CapturedBuffer>& buffers() const { return buffers_; }
   CapturedBuffer& buffer(const std::string& name);
+  // Of this rank's rows and columns of a weight, by its buffer's name, which ones of the whole weight they are.
+  struct Places {
+    std::vector<std::size_t> rows, columns;
+  };
+  const Places& places(const std::string& name) const { return places_.at(name); }
 
  private:
   void AddLayer(std::size_t index);
@@ -66,6 +72,7 @@ class TinyModel {
   std::unique_ptr<Module> tree_;
   std::deque<std::vector<std::byte>> memory_;
   std::vector<CapturedBuffer> buffers_;
+  std::map<std::string, Places> places_;
 };
 
 }  // namespace layercast
