@@ -27,8 +27,10 @@ std::string AnswerText(const Json& answer) {
     text += '\n';
   }
   for (const Json& span : answer.at("spans")) {
-    text += "  tokens " + span.at("start").dump() + " to " + span.at("end").dump() + ": " +
-            VersionText(span.at("version")) + "\n";
+    text +=
+        "  tokens " + span.at("start").dump() + " to " + span.at("end").dump() + ": " + VersionText(span.at("version"));
+    if (span.contains("adapter")) text += ", adapter " + VersionText(span["adapter"]);
+    text += "\n";
   }
   return text;
 }
@@ -43,6 +45,7 @@ class Generate final : public Subcommand {
   void Declare(CLI::App& app) override {
     app.add_option("--engine", engine_, "Endpoint of the engine")->check(Endpoint())->required();
     DeclareList(app, "--tokens", tokens_, "The prompt: 3,11,4")->required();
+    app.add_option("--adapter", adapter_, "Name of a LoRA adapter that the engine has; by default the base alone");
     app.add_option("--max-new", max_new_, "The most tokens that are generated")
         ->check(WholeNumber(1))
         ->capture_default_str();
@@ -57,8 +60,9 @@ class Generate final : public Subcommand {
 
   void Run(Output& output) override {
     const Deadline deadline = timeout_.deadline();
-    const Json params = {{"tokens", tokens_}, {"max_new", max_new_},       {"temperature", temperature_},
-                         {"seed", seed_},     {"ignore_eos", ignore_eos_}, {"logprobs", logprobs_}};
+    const Json params = {{"tokens", tokens_},  {"max_new", max_new_},       {"temperature", temperature_},
+                         {"seed", seed_},      {"ignore_eos", ignore_eos_}, {"logprobs", logprobs_},
+                         {"adapter", adapter_}};
     RpcClient engine("engine", engine_);
     if (repeat_ == 0) {
       const Json answer = engine.Call("generate", params, deadline);
@@ -76,6 +80,7 @@ class Generate final : public Subcommand {
  private:
   std::string engine_;
   std::vector<std::int32_t> tokens_;
+  std::string adapter_;
   std::int64_t max_new_ = 16;
   double temperature_ = 0;
   std::uint64_t seed_ = 0;

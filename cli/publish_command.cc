@@ -15,6 +15,7 @@
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/end_signal.h"
 #include "cli/terminal/reading_bar.h"
+#include "layercast/adapters/adapter_weights.h"
 #include "layercast/publisher.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/formats/checkpoint.h"
@@ -73,7 +74,9 @@ class Publish final : public Subcommand {
   const char* description() const override { return "Publishes a checkpoint as a version until it is ended"; }
 
   void Declare(CLI::App& app) override {
-    checkpoint_.Declare(app, "The checkpoint's folder, or one file of it");
+    checkpoint_.Declare(app, "The checkpoint's folder, or one file of it", false);
+    app.add_option("--adapter", adapters_,
+                   "NAME=DIR: a LoRA adapter, a folder of PEFT, alone or beside the checkpoint; may be repeated");
     app.add_option("--mode", mode_, "snapshot: engines pull at their own pace; stream: it is walked for each of them")
         ->check(OneOf({"snapshot", "stream"}))
         ->capture_default_str();
@@ -114,14 +117,14 @@ class Publish final : public Subcommand {
 
     const VersionPart part = ParsePart(part_);
     EndSignal end;
-    Weights weights = RowShard(InOrder(checkpoint_.Source(), order_), part);
+    Weights weights = Offered(part);
     const std::uint64_t bytes = TotalBytes(weights.specs);
     const std::size_t tensors = weights.specs.size();
     ReadingBar bar(bytes);
     if (mode_ != "snapshot") bar.End();  // streams are walked later, once for each engine
     Publisher publisher(options_);
     const PublishedVersion published =
-        publisher.Publish({.lineage = lineage_.empty() ? DefaultLineage(checkpoint_.path()) : lineage_,
+        publisher.Publish({.lineage = lineage_.empty() ? DefaultLineage(PathOfWeights()) : lineage_,
                            .step = step_,
                            .mode = mode_ == "stream" ? PublishMode::kStream : PublishMode::kSnapshot,
                            .layer_order = order_ == "layer",
@@ -146,7 +149,25 @@ class Publish final : public Subcommand {
   }
 
  private:
+  // The checkpoint, the adapters, or both.
+  Weights Offered(const VersionPart& part) const {
+    std::optional<Weights> base;
+    if (!checkpoint_.path().empty()) base = RowShard(InOrder(checkpoint_.Source(), order_), part);
+    if (adapters_.empty() && !base) throw UsageError("expected --model or --adapter, got neither");
+    if (adapters_.empty()) return *std::move(base);
+    if (part.ranks != 1) throw UsageError("--adapter: expected whole tensors, got --part " + part_);
+    std::vector<AdapterWeights> adapters;
+    for (const auto& [name, path] : ParseAdapters(adapters_))
+      adapters.push_back(AdapterWeights::FromFolder(name, path));
+    return Together(std::move(adapters), std::move(base));
+  }
+
+  std::string PathOfWeights() const {
+    return checkpoint_.path().empty() ? ParseAdapters(adapters_).begin()->second : checkpoint_.path();
+  }
+
   CheckpointFlags checkpoint_;
+  std::vector<std::string> adapters_;
   std::string mode_ = "snapshot";
   std::string order_ = "layer";
   CLI::Option* window_ = nullptr;

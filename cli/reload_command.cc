@@ -22,17 +22,6 @@
 namespace layercast::cli {
 namespace {
 
-Json OutcomeJson(const EngineOutcome& outcome) {
-  Json json = {{"endpoint", outcome.endpoint},
-               {"ok", outcome.ok},
-               {"version", VersionToJson(outcome.version)},
-               {"previous", VersionToJson(outcome.previous)},
-               {"report", outcome.report.empty() ? Json(nullptr) : Json::parse(outcome.report, nullptr, false)},
-               {"error", nullptr}};
-  if (outcome.error) json["error"] = ErrorToJson(*outcome.error);
-  return json;
-}
-
 std::string Milliseconds(double milliseconds) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.1f ms", milliseconds);
@@ -213,7 +202,7 @@ class Reload final : public Subcommand {
     Json json = {{"ok", true}, {"engines", Json::array()}};
     std::string text;
     for (const EngineOutcome& outcome : outcomes) {
-      json["engines"].push_back(OutcomeJson(outcome));
+      json["engines"].push_back(OutcomeToJson(outcome));
       text += OutcomeText(json["engines"].back());
     }
     const std::vector<const EngineOutcome*> failed = AtFault(outcomes);

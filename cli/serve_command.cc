@@ -82,6 +82,22 @@ class Serve final : public Subcommand {
         ->check(OneOf(KnownCommitPolicies()))
         ->capture_default_str();
     app.add_option("--device", device_, "Where it computes")->check(OneOf({"cpu", "cuda"}))->capture_default_str();
+    app.add_option("--adapter-slots", options_.ranks.adapter_slots,
+                   "LoRA adapters that there is memory for, one more than names are served at once; 0: none")
+        ->check(CLI::Range(0, 4096))
+        ->capture_default_str();
+    app.add_option("--max-adapter-rank", options_.ranks.max_adapter_rank, "The largest rank of an adapter's module")
+        ->check(CLI::Range(1, 512))
+        ->capture_default_str();
+    DeclareList(app, "--adapter-modules", options_.ranks.adapter_modules,
+                "Layers that adapters may change: qkv_proj,o_proj; by default all that adapters can");
+    app.add_option("--adapter-dtype", adapter_dtype_, "Of the slots; by default the model's")
+        ->check(OneOf({"bf16", "f16", "f32"}));
+    app.add_option("--adapter", adapters_, "NAME=DIR: an adapter to start with, a folder of PEFT; may be repeated");
+    app.add_option("--adapter-switch", options_.adapter_switch,
+                   "What a new version of their adapter does to sequences under way")
+        ->check(OneOf({"finish", "keep", "abort"}))
+        ->capture_default_str();
     app.add_option("--max-num-seqs", max_num_seqs_,
                    "Sequences that are generated at once, the others wait; by default 256, on cuda 16")
         ->check(CLI::Range(1, 4096));
@@ -124,6 +140,8 @@ class Serve final : public Subcommand {
     options_.ranks.allow_remote = options_.allow_remote;
     options_.ranks.draft = AbsoluteDraft(draft_);
     if (!weight_rules_.empty()) options_.ranks.weight_rules = AbsolutePath(weight_rules_);
+    if (!adapter_dtype_.empty()) options_.adapter_dtype = AdapterDType(adapter_dtype_);
+    options_.first_adapters = FirstAdapters();
     options_.first_load = FirstLoad();
     options_.first_load["allow_config_change"] = allow_config_change_;
     EndSignal end;
@@ -154,6 +172,22 @@ class Serve final : public Subcommand {
       if (!ended) throw;
     }
     return !ended;
+  }
+
+  static DType AdapterDType(const std::string& name) {
+    if (name == "f32") return DType::kF32;
+    return name == "f16" ? DType::kF16 : DType::kBF16;
+  }
+
+  // The arguments of `load_adapter` for the adapters to start with.
+  std::vector<Json> FirstAdapters() const {
+    std::vector<Json> first;
+    for (const auto& [name, path] : ParseAdapters(adapters_)) first.push_back({{"name", name}, {"weights_path", path}});
+    if (first.size() > options_.ranks.adapter_slots) {
+      throw UsageError("--adapter: expected at most --adapter-slots, " + std::to_string(options_.ranks.adapter_slots) +
+                       ", got " + std::to_string(first.size()));
+    }
+    return first;
   }
 
   void CheckScales() const {
@@ -219,6 +253,8 @@ class Serve final : public Subcommand {
   std::string version_;
   bool allow_config_change_ = false;
   std::optional<std::uint64_t> seed_;
+  std::vector<std::string> adapters_;
+  std::string adapter_dtype_;
   std::string commit_ = "staged";
   std::string device_ = "cpu";
   std::optional<std::int64_t> max_num_seqs_;

@@ -35,13 +35,16 @@ class Verify final : public Subcommand {
 
   void Declare(CLI::App& app) override {
     app.add_option("--engine", engine_, "Endpoint of the engine")->check(Endpoint())->required();
-    checkpoint_.Declare(app, "The checkpoint's folder, which the engine can open");
+    checkpoint_.Declare(app, "The checkpoint's folder, which the engine can open; with --adapter, the adapter's");
+    app.add_option("--adapter", adapter_,
+                   "Compares this LoRA adapter's slot instead: every byte, its ranks and scales");
     timeout_.Declare(app);
   }
 
   void Run(Output& output) override {
-    const Json result =
-        RpcClient("engine", engine_).Call("verify", CheckpointJson(checkpoint_.Source()), timeout_.deadline());
+    Json params = CheckpointJson(checkpoint_.Source());
+    if (!adapter_.empty()) params["adapter"] = adapter_;
+    const Json result = RpcClient("engine", engine_).Call("verify", params, timeout_.deadline());
     const std::vector<std::string> differences = ReadAnswer(engine_, [&] { return DifferencesIn(result); });
     std::string text = ReadAnswer(engine_, [&] { return ExtentText(result); });
     text += differences.empty() ? "equal\n" : "not equal\n";
@@ -57,6 +60,7 @@ class Verify final : public Subcommand {
 
  private:
   std::string engine_;
+  std::string adapter_;
   CheckpointFlags checkpoint_;
   Timeout timeout_;
 };

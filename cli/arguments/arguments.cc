@@ -245,6 +245,19 @@ void ExpectBetweenProcesses(const std::vector<std::string>& channels) {
 
 std::string WithCommas(const std::vector<std::string>& items) { return CLI::detail::join(items, ","); }
 
+std::map<std::string, std::string> ParseAdapters(const std::vector<std::string>& texts) {
+  std::map<std::string, std::string> adapters;
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+      throw UsageError("--adapter: expected NAME=DIR, got '" + text + "'");
+    }
+    if (adapters.emplace(text.substr(0, equals), AbsolutePath(text.substr(equals + 1))).second) continue;
+    throw UsageError("--adapter: expected each name once, got '" + text.substr(0, equals) + "' twice");
+  }
+  return adapters;
+}
+
 Version ParseVersion(const std::string& text) {
   const std::size_t at = text.rfind('@');
   Version version;

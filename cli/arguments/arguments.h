@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -77,6 +78,8 @@ void ExpectBetweenProcesses(const std::vector<std::string>& channels);
 std::string WithCommas(const std::vector<std::string>& items);
 // Parses "run-17@42". Throws UsageError.
 Version ParseVersion(const std::string& text);
+// Parses each "NAME=DIR": adapters, by name. Throws UsageError for one that is not so, or a name that comes twice.
+std::map<std::string, std::string> ParseAdapters(const std::vector<std::string>& texts);
 // "run-17@42:0123456789abcdef", from a version's JSON form.
 std::string VersionText(const Json& version);
 // "3.9 GB/s", or "-" for a rate that was not measured.

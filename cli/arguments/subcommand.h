@@ -35,6 +35,7 @@ class Subcommand {
   virtual void Run(Output& output) = 0;
 };
 
+std::unique_ptr<Subcommand> MakeAdapter();
 std::unique_ptr<Subcommand> MakeExport();
 std::unique_ptr<Subcommand> MakeGenerate();
 std::unique_ptr<Subcommand> MakeInspect();

@@ -21,8 +21,6 @@ std::size_t BytesOfShape(DType dtype, const Shape& shape) {
   return Count(TensorSpec{.name = {}, .dtype = dtype, .shape = shape}.num_bytes());
 }
 
-std::size_t ExpertsOf(const AdapterTerm& term) { return Count(std::max<std::int64_t>(term.experts, 1)); }
-
 AdapterSlotSizes Checked(const AdapterSlotSizes& sizes) {
   const auto refuse = [](const std::string& what) {
     throw Error(ErrorCode::kInvalidArgument, "adapter slots: " + what);
@@ -55,11 +53,11 @@ AdapterSlots::AdapterSlots(std::vector<AdapterTerm> terms, const AdapterSlotSize
     const Shape a = term.AShape(sizes_.max_rank), b = term.BShape(sizes_.max_rank);
     factors_.push_back({.a = take(term.AName(), a),
                         .b = take(term.BName(), b),
-                        .a_bytes = BytesOfShape(sizes_.dtype, a) / ExpertsOf(term),
-                        .b_bytes = BytesOfShape(sizes_.dtype, b) / ExpertsOf(term),
-                        .experts = ExpertsOf(term)});
+                        .a_bytes = BytesOfShape(sizes_.dtype, a) / term.num_experts(),
+                        .b_bytes = BytesOfShape(sizes_.dtype, b) / term.num_experts(),
+                        .experts = term.num_experts()});
     first_number_.push_back(numbers_of_slot_);
-    numbers_of_slot_ += ExpertsOf(term);
+    numbers_of_slot_ += term.num_experts();
   }
   numbers_ = BufferFor("adapter slots (" + all + "): ranks and scales", numbers,
                        sizes_.slots * numbers_of_slot_ * sizeof(AdapterNumbers));

@@ -2,6 +2,7 @@
 // terms, made of the module tree. A slot has two factors for each term, in this order.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -34,6 +35,9 @@ struct AdapterTerm {
   // experts, before these: A [max_rank, columns], or, if looked up, [columns, max_rank]; B [rows, max_rank].
   Shape AShape(std::int64_t max_rank) const;
   Shape BShape(std::int64_t max_rank) const;
+  std::size_t num_experts() const {
+    return static_cast<std::size_t>(experts == 0 ? 1 : experts);
+  }  // with their own factors
   // "model.layers.0.self_attn.qkv_proj.q_proj_lora_A", or with no shard "model.layers.0.self_attn.o_proj.lora_A".
   std::string AName() const;
   std::string BName() const;

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/server/adapter_calls.h"
 #include "engine_side/server/generate/generate_call.h"
 #include "engine_side/server/generate/generator.h"
 #include "engine_side/server/group/model_files.h"
@@ -56,6 +57,7 @@ std::uint64_t TicketFrom(const Json& params) { return params.at("ticket").get<st
 // Checked before any thread is started that a throw would have to end.
 EngineServiceOptions Checked(EngineServiceOptions options) {
   static_cast<void>(PauseModeNamed(options.pause_mode));
+  static_cast<void>(AdapterSwitchNamed(options.adapter_switch));
   return options;
 }
 
@@ -80,9 +82,11 @@ class EngineService::Impl {
             {.model = options.ranks.model, .draft = options.ranks.draft, .weight_rules = options.ranks.weight_rules})),
         config_(CheckedConfig(options.ranks, files_)),
         max_model_len_(ModelLength(options.ranks, config_)),
+        adapter_bytes_(AdapterBytes(RankOptions(), files_)),
+        adapters_(options.ranks.adapter_slots, AdapterSwitchNamed(options.adapter_switch)),
         ranks_(RankOptions()),
-        generator_(ranks_),
-        reloader_(ranks_, generator_, options.pause_mode),
+        generator_(ranks_, adapters_),
+        reloader_(ranks_, generator_, adapters_, options.pause_mode),
         worker_([this] { Work(); }) {
     try {
       rpc_ = std::make_unique<RpcServer>(options.endpoint, options.allow_remote,
@@ -107,12 +111,21 @@ class EngineService::Impl {
   void LoadModel() {
     std::promise<Json> answered;
     const RpcReply reply([&answered](Json answer) { answered.set_value(std::move(answer)); });
-    Enqueue([this, reply] { reply.Result(reloader_.Reload(options_.first_load)); }, reply, /*lasting=*/true);
+    Enqueue([this, reply] { reply.Result(FirstLoad()); }, reply, /*lasting=*/true);
     const Json answer = answered.get_future().get();
     if (answer.contains("error")) throw ErrorFromJson(answer["error"]);
     const Json& outcome = answer["result"];
     if (!outcome["ok"].get<bool>()) throw ErrorFromJson(outcome["error"], "loading " + options_.ranks.model + ": ");
     loaded_ = true;
+  }
+
+  // The outcome of the weights, or of the first adapter that failed.
+  Json FirstLoad() {
+    Json outcome = reloader_.Reload(options_.first_load);
+    for (const Json& adapter : options_.first_adapters) {
+      if (outcome["ok"].get<bool>()) outcome = reloader_.LoadAdapter(adapter);
+    }
+    return outcome;
   }
 
   // Ends the ranks. A reload under way fails, so that nobody waits for its deadline.
@@ -140,6 +153,7 @@ class EngineService::Impl {
   RankGroupOptions RankOptions() {
     RankGroupOptions ranks = options_.ranks;
     ranks.max_model_len = max_model_len_;
+    ranks.adapter_dtype = options_.adapter_dtype.value_or(config_.dtype);
     ranks.files = files_;
     ranks.on_rank_lost = [this](int rank, const Error& why) {
       if (loaded_) log::warn("rank {}: {}", rank, why.what());  // else the load fails with it, and its caller says so
@@ -161,7 +175,9 @@ class EngineService::Impl {
             {"expert_parallel", options_.ranks.expert_parallel},
             {"expert_placement", ExpertPlacementName(options_.ranks.expert_placement)},
             {"quantization", options_.ranks.recipe},
-            {"device", options_.ranks.on_device ? "cuda" : "cpu"}};
+            {"device", options_.ranks.on_device ? "cuda" : "cpu"},
+            {"adapter_slots", options_.ranks.adapter_slots},
+            {"adapter_bytes", adapter_bytes_}};
   }
 
   // Runs on the RPC thread. What takes time is handed to the worker or the generator, which answer later.
@@ -170,6 +186,8 @@ class EngineService::Impl {
         {"status", &Impl::AnswerStatus},
         {"generate", &Impl::Generate},
         {"resume", &Impl::Resume},
+        {"list_adapters", &Impl::ListAdapters},
+        {"pin_adapter", &Impl::PinAdapter},
         {"hold_weights", &Impl::HoldWeights},
         {"prepare_weights", &Impl::PrepareWeights},
         {"commit_weights", &Impl::CommitWeights},
@@ -185,13 +203,15 @@ class EngineService::Impl {
         {"export", &Impl::Export},
         {"verify", &Impl::Verify},
         {"lend_weights", &Impl::LendWeights},
-        {"digests", &Impl::Digests}};
+        {"digests", &Impl::Digests},
+        {"load_adapter", &Impl::LoadAdapter},
+        {"unload_adapter", &Impl::UnloadAdapter}};
     if (!loaded_ && method != "status") throw Error(ErrorCode::kUnavailable, "this engine is still loading its model");
     if (const auto quick = kQuick.find(method); quick != kQuick.end()) return (this->*quick->second)(params, reply);
     const auto slow = kSlow.find(method);
     if (slow == kSlow.end()) throw Error(ErrorCode::kNotFound, "this engine has no method '" + method + "'");
     // What these do outlasts their answer, so that it is done also when the caller is gone.
-    static const std::set<std::string> kLasting = {"reload_weights", "update_weights", "export"};
+    static const std::set<std::string> kLasting = {"reload_weights", "update_weights", "export", "load_adapter"};
     Enqueue([this, member = slow->second, params, reply] { (this->*member)(params, reply); }, reply,
             kLasting.contains(method));
   }
@@ -247,7 +267,20 @@ class EngineService::Impl {
   // The first of three calls that make up a reload, for a controller that has several engines take a version together.
   void StageWeights(const Json& params, const RpcReply& reply) {
     held_.Begin(MillisecondsFrom(params, "lease_ms", kHoldLease), reply);
-    held_.End(reloader_.Reload(params, &held_));
+    held_.End(params.contains("adapter") ? reloader_.LoadAdapter(params["adapter"], &held_)
+                                         : reloader_.Reload(params, &held_));
+  }
+
+  void LoadAdapter(const Json& params, const RpcReply& reply) { reply.Result(reloader_.LoadAdapter(params)); }
+  void UnloadAdapter(const Json& params, const RpcReply& reply) {
+    ::layercast::UnloadAdapter(adapters_, params, reply);
+  }
+  void ListAdapters(const Json& /*params*/, const RpcReply& reply) {
+    reply.Result({{"slots", adapters_.size()}, {"bytes", adapter_bytes_}, {"adapters", adapters_.List()}});
+  }
+  void PinAdapter(const Json& params, const RpcReply& reply) {
+    adapters_.Pin(params.at("name").get<std::string>(), params.value("pinned", true));
+    reply.Result({{"adapters", adapters_.List()}});
   }
 
   void PrepareWeights(const Json& params, const RpcReply& reply) {
@@ -317,6 +350,7 @@ class EngineService::Impl {
 
   void Verify(const Json& params, const RpcReply& reply) {
     static_cast<void>(Served("verify"));
+    if (params.contains("adapter")) return reply.Result(CompareAdapter(ranks_, adapters_, params));
     reply.Result(CompareServed(ranks_, params, ++comparisons_, reply.abandoned()));
   }
 
@@ -333,7 +367,9 @@ class EngineService::Impl {
   const ModelFiles files_;
   const ModelConfig config_;
   const std::int64_t max_model_len_;
-  std::atomic<bool> loaded_{false};  // before the ranks, which may be lost at once
+  std::atomic<bool> loaded_{false};    // before the ranks, which may be lost at once
+  const std::uint64_t adapter_bytes_;  // of all slots, on the rank that has most
+  AdapterRegistry adapters_;
   RankGroup ranks_;
   Generator generator_;
   Reloader reloader_;

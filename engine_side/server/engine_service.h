@@ -3,7 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "engine_side/server/group/rank_group.h"
 #include "src/control/rpc.h"
@@ -14,8 +16,11 @@ struct EngineServiceOptions {
   RankGroupOptions ranks;
   std::string endpoint = "tcp://127.0.0.1:0";
   bool allow_remote = false;
-  std::string pause_mode = "wait";  // for a reload that names none
-  Json first_load;                  // where the first weights come from, as `reload_weights` params
+  std::string pause_mode = "wait";        // for a reload that names none
+  std::string adapter_switch = "finish";  // AdapterSwitchNamed
+  std::optional<DType> adapter_dtype{};   // of the slots; empty: the model's
+  std::vector<Json> first_adapters{};     // likewise, as `load_adapter` params
+  Json first_load;                        // where the first weights come from, as `reload_weights` params
 };
 
 // Resource; thread-safe. Threads: "lc-rpc" takes calls, one generates, one reloads, two for each rank (RankHandle).

@@ -15,6 +15,18 @@ void AddCount(Json& sum, const Json& rank, const char* field) {
   sum[field] = sum[field].get<std::uint64_t>() + rank[field].get<std::uint64_t>();
 }
 
+// What all ranks found when they compared.
+Json Together(const std::vector<Json>& compared) {
+  Json result = {{"equal", true}, {"tensors", 0}, {"bytes", 0}, {"differences", Json::array()}};
+  for (const Json& rank : compared) {
+    AddCount(result, rank, "tensors");
+    AddCount(result, rank, "bytes");
+    for (const Json& difference : rank["differences"]) result["differences"].push_back(difference);
+  }
+  result["equal"] = result["differences"].empty();
+  return result;
+}
+
 }  // namespace
 
 Json ExportServed(RankGroup& ranks, const Version& version, const ModelDescription& description,
@@ -43,15 +55,15 @@ Json CompareServed(RankGroup& ranks, Json params, std::uint64_t comparison, cons
     ranks.CancelComparison(comparison);  // on those ranks that are still at it
     throw;
   }
-  Json result = {{"equal", true}, {"tensors", 0}, {"bytes", 0}, {"differences", Json::array()}};
-  for (const Json& rank : compared) {
-    AddCount(result, rank, "tensors");
-    AddCount(result, rank, "bytes");
-    for (const Json& difference : rank["differences"]) result["differences"].push_back(difference);
-    result["config_changes"] = rank["config_changes"];  // the same of all ranks
-  }
-  result["equal"] = result["differences"].empty();
+  Json result = Together(compared);
+  result["config_changes"] = compared.front()["config_changes"];  // the same of all ranks
   return result;
+}
+
+Json CompareAdapter(RankGroup& ranks, AdapterRegistry& adapters, const Json& params) {
+  const AdapterLease lease = adapters.Lease(params.at("adapter").get<std::string>());  // the slot is not written now
+  return Together(ranks.Call("compare_adapter", {{"slot", lease.slot()}, {"weights_path", params.at("weights_path")}},
+                             Deadline::After(kRankTimeout)));
 }
 
 Json LendServed(RankGroup& ranks, const Json& status, const std::string& endpoint, bool allow_remote) {

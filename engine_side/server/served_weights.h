@@ -7,6 +7,7 @@
 #include <stop_token>
 #include <string>
 
+#include "engine_side/server/adapters/adapter_registry.h"
 #include "engine_side/server/group/rank_group.h"
 #include "layercast/model_description.h"
 #include "src/control/json_forms.h"
@@ -26,6 +27,10 @@ Json ExportServed(RankGroup& ranks, const Version& version, const ModelDescripti
 // "bytes", "differences"}. Throws what a rank does, and soon once `abandoned` stops; the ranks then end the comparison,
 // which they know by its number, as well.
 Json CompareServed(RankGroup& ranks, Json params, std::uint64_t comparison, const std::stop_token& abandoned);
+
+// Likewise the slot of the adapter that `params` names, with a cold load of the adapter's folder. Throws kNotFound if
+// there is no such adapter.
+Json CompareAdapter(RankGroup& ranks, AdapterRegistry& adapters, const Json& params);
 
 // Lends the served weights. `status` is the Reloader's, and has the version that they are lent as. `endpoint` is the
 // engine's; each rank lends at the same address. Returns {"version", "tp", "pp", "pp_layers", "expert_parallel",

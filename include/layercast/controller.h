@@ -49,6 +49,19 @@ struct ReloadRequest {
   std::chrono::milliseconds timeout{300'000};
 };
 
+// A LoRA adapter that engines are to load under a name, or, if they have one of that name, to take a new version of.
+// Value.
+struct AdapterRequest {
+  std::string name;                  // by which GenerateRequest asks for it
+  std::string path{};                // a PEFT folder that the engines can read; empty: it comes from a publisher
+  std::string publisher{};           // its endpoint, or those of all ranks of a sharded trainer, separated by commas
+  std::optional<Version> version{};  // which of the publisher's; empty: the newest. Its digest, if given, is checked
+  std::string adapter{};             // what the version calls it; empty: the only one that the version has
+  bool pin = false;                  // it is never evicted for another one
+  bool all_or_none = false;          // as ReloadRequest's. Engines do not stand still for it
+  std::chrono::milliseconds timeout{300'000};
+};
+
 // A pause is a lease: an engine that hears nothing more resumes by itself when the lease ends. Value.
 struct PauseRequest {
   std::string mode{};  // "wait", "abort" or "keep"; empty: the engine's own
@@ -76,6 +89,7 @@ struct GenerateRequest {
   std::int64_t top_k = 0;
   std::uint64_t seed = 0;                   // prompt i is sampled with seed + i
   std::vector<std::int32_t> stop_tokens{};  // a sequence ends after one of these
+  std::string adapter{};                    // a LoRA adapter that the engine has; empty: the base alone
   bool ignore_eos = false;                  // false: it also ends after an `eos_token_id` of the model's files
   std::chrono::milliseconds timeout{300'000};
 };
@@ -85,7 +99,8 @@ struct GeneratedSequence {
   struct Span {
     std::size_t start = 0;
     std::size_t end = 0;
-    Version version;
+    Version version;                   // the base's
+    std::optional<Version> adapter{};  // the adapter's, if the sequence has one
   };
   std::vector<std::int32_t> tokens;  // without the prompt's
   std::vector<double> logprobs;      // natural logarithms, at temperature 1
@@ -109,6 +124,15 @@ class LAYERCAST_PUBLIC Controller {
   // its outcome, and is not thrown. With all_or_none, throws kInvalidArgument, before any engine is asked, if two
   // endpoints are of one engine.
   std::vector<EngineOutcome> ReloadWeights(const ReloadRequest& request);
+
+  // The next three are about LoRA adapters; engines have slots for some (`serve --adapter-slots`). An outcome's
+  // versions are the adapter's: what its name means now, and what it meant before. Unload takes the name away at once;
+  // sequences that use the adapter end with it. Pin exempts it from eviction, or no longer does.
+  std::vector<EngineOutcome> LoadAdapter(const AdapterRequest& request);
+  std::vector<EngineOutcome> UnloadAdapter(const std::string& name);
+  std::vector<EngineOutcome> PinAdapter(const std::string& name, bool pin = true);
+  // The adapters of the engine with that index, as one JSON object (docs/cli.md). Throws the engine's error.
+  std::string ListAdapters(std::size_t engine = 0);
 
   // A pause takes effect between two forward steps. Pause returns when every engine's pause holds, at the latest when
   // the lease ends.

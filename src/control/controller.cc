@@ -44,12 +44,24 @@ Json ReloadParams(const ReloadRequest& request) {
   return params;
 }
 
-void CheckDigest(const ReloadRequest& request, EngineOutcome& outcome) {
-  if (!outcome.ok || !request.version || !request.version->digest) return;
-  if (outcome.version && outcome.version->digest == request.version->digest) return;
+Json AdapterParams(const AdapterRequest& request) {
+  Json params = {{"name", request.name}, {"timeout_ms", TimeWithin(request.timeout).count()}, {"pin", request.pin}};
+  if (!request.path.empty()) params["weights_path"] = request.path;
+  if (!request.publisher.empty()) params["publisher"] = request.publisher;
+  if (!request.adapter.empty()) params["adapter"] = request.adapter;
+  if (request.version) {
+    params["lineage"] = request.version->lineage;
+    params["step"] = request.version->step;
+  }
+  return params;
+}
+
+void CheckDigest(const std::optional<Version>& version, EngineOutcome& outcome) {
+  if (!outcome.ok || !version || !version->digest) return;
+  if (outcome.version && outcome.version->digest == version->digest) return;
   outcome.ok = false;
   outcome.error.emplace(ErrorCode::kCorrupt, "engine " + outcome.endpoint + ": expected version " +
-                                                 request.version->ToString() + ", serves " +
+                                                 version->ToString() + ", serves " +
                                                  (outcome.version ? outcome.version->ToString() : "none"));
 }
 
@@ -106,6 +118,7 @@ GeneratedSequence SequenceFromJson(const Json& json) {
     sequence.spans.push_back({.start = span.at("start").get<std::size_t>(),
                               .end = span.at("end").get<std::size_t>(),
                               .version = VersionFromJson(span.at("version"))});
+    if (span.contains("adapter")) sequence.spans.back().adapter = VersionFromJson(span["adapter"]);
   }
   return sequence;
 }
@@ -172,10 +185,37 @@ std::vector<EngineOutcome> Controller::ReloadWeights(const ReloadRequest& reques
   }
   const ReadOutcome read = [&request](const std::string& endpoint, const Json& answer) {
     EngineOutcome outcome = OutcomeFromJson(endpoint, answer);
-    CheckDigest(request, outcome);
+    CheckDigest(request.version, outcome);
     return outcome;
   };
   return CallEach(endpoints(), {"reload_weights", ReloadParams(request), impl_->Until(request.timeout)}, read, watch);
+}
+
+std::vector<EngineOutcome> Controller::LoadAdapter(const AdapterRequest& request) {
+  ProgressWatch none({}, {});
+  const Json params = AdapterParams(request);
+  if (request.all_or_none) {
+    const Json wrapped = {{"adapter", params}, {"timeout_ms", params["timeout_ms"]}};
+    return ReloadTogether(endpoints(), wrapped, request.version, request.timeout, impl_->Begin(), none);
+  }
+  const ReadOutcome read = [&request](const std::string& endpoint, const Json& answer) {
+    EngineOutcome outcome = OutcomeFromJson(endpoint, answer);
+    CheckDigest(request.version, outcome);
+    return outcome;
+  };
+  return CallEach(endpoints(), {"load_adapter", params, impl_->Until(request.timeout)}, read, none);
+}
+
+std::vector<EngineOutcome> Controller::UnloadAdapter(const std::string& name) {
+  return CallEach(endpoints(), {"unload_adapter", {{"name", name}}, impl_->Until(kQuickCall)}, Done);
+}
+
+std::vector<EngineOutcome> Controller::PinAdapter(const std::string& name, bool pin) {
+  return CallEach(endpoints(), {"pin_adapter", {{"name", name}, {"pinned", pin}}, impl_->Until(kQuickCall)}, Done);
+}
+
+std::string Controller::ListAdapters(std::size_t engine) {
+  return impl_->Call(engine, "list_adapters", Json::object(), kQuickCall).dump();
 }
 
 std::vector<EngineOutcome> Controller::Pause(const PauseRequest& request) {
@@ -198,7 +238,8 @@ std::vector<GeneratedSequence> Controller::Generate(const GenerateRequest& reque
                        {"seed", request.seed},
                        {"logprobs", true},
                        {"stop_tokens", request.stop_tokens},
-                       {"ignore_eos", request.ignore_eos}};
+                       {"ignore_eos", request.ignore_eos},
+                       {"adapter", request.adapter}};
   const Json result = impl_->Call(engine, "generate", params, request.timeout);
   try {
     std::vector<GeneratedSequence> sequences;

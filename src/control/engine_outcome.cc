@@ -11,6 +11,17 @@ EngineOutcome OutcomeFromJson(const std::string& endpoint, const Json& json) {
   return outcome;
 }
 
+Json OutcomeToJson(const EngineOutcome& outcome) {
+  Json json = {{"endpoint", outcome.endpoint},
+               {"ok", outcome.ok},
+               {"version", VersionToJson(outcome.version)},
+               {"previous", VersionToJson(outcome.previous)},
+               {"report", outcome.report.empty() ? Json(nullptr) : Json::parse(outcome.report, nullptr, false)},
+               {"error", nullptr}};
+  if (outcome.error) json["error"] = ErrorToJson(*outcome.error);
+  return json;
+}
+
 std::string NamingEngine(const std::string& endpoint, const std::string& fault) {
   return fault.find(endpoint) != std::string::npos ? fault : "engine " + endpoint + ": " + fault;
 }

@@ -12,6 +12,9 @@ namespace layercast {
 // type.
 EngineOutcome OutcomeFromJson(const std::string& endpoint, const Json& json);
 
+// The same as --json output shows it: {"endpoint", "ok", "version", "previous", "report", "error"}.
+Json OutcomeToJson(const EngineOutcome& outcome);
+
 // The fault of an engine, with the engine's endpoint in front ("engine tcp://a:1: ...") unless `fault` contains it.
 std::string NamingEngine(const std::string& endpoint, const std::string& fault);
 

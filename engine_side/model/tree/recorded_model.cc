@@ -12,6 +12,7 @@
 #include "layercast/error.h"
 #include "layercast/model/module.h"
 #include "src/base/utf8.h"
+#include "src/tensor/adapter_tensor_name.h"
 
 namespace layercast {
 namespace {
@@ -87,6 +88,11 @@ class RecordedModel final : public RecordedLayer {
   Resolution Resolve(const TensorSpec& spec) const override {
     const auto found = taken_.find(spec.name);
     if (found == taken_.end()) {
+      if (const auto of = AdapterTensorName::Of(spec.name)) {
+        Resolution skipped;
+        skipped.skip_rule = of->SkipRule();
+        return skipped;
+      }
       throw Error(ErrorCode::kNotFound, "There is no tensor named " + Quote(spec.name) + " among the " +
                                             std::to_string(taken_.size()) + " that the load was recorded with");
     }

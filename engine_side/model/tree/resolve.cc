@@ -7,6 +7,7 @@
 #include "layercast/error.h"
 #include "layercast/model/module.h"
 #include "src/base/utf8.h"
+#include "src/tensor/adapter_tensor_name.h"
 
 namespace layercast {
 namespace {
@@ -75,6 +76,10 @@ void Module::Follow(Walk& walk) const {
 
 Resolution Module::Resolve(const TensorSpec& spec) const {
   Resolution resolution;
+  if (const auto of = AdapterTensorName::Of(spec.name)) {
+    resolution.skip_rule = of->SkipRule();
+    return resolution;
+  }
   if (mapper_.Matches(spec.name)) {
     WeightsMapper::Mapping mapping = mapper_.Map(spec.name);
     if (mapping.dropped) {

@@ -58,6 +58,7 @@ std::vector<SequenceRequest> SequencesOf(const Json& params, const ModelConfig& 
     request.top_k = params.value("top_k", std::int64_t{0});
     request.seed = params.value("seed", std::uint64_t{0}) + requests.size();
     request.stop_tokens = StopTokens(params, config);
+    request.adapter = params.value("adapter", std::string());
     CheckRequest(request, config, max_model_len);
     requests.push_back(std::move(request));
   }

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine_side/server/group/sequence.h"
+#include "engine_side/server/generate/sequence.h"
 #include "layercast/error.h"
 #include "layercast/model/config.h"
 #include "src/control/rpc.h"

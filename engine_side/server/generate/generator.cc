@@ -1,6 +1,8 @@
 #include "engine_side/server/generate/generator.h"
 
 #include <algorithm>
+#include <iterator>
+#include <list>
 #include <utility>
 
 #include "layercast/error.h"
@@ -24,7 +26,7 @@ PauseMode PauseModeNamed(const std::string& name) {
   throw Error(ErrorCode::kInvalidArgument, "pause mode: expected wait, abort or keep, got '" + name + "'");
 }
 
-Generator::Generator(RankGroup& ranks) : ranks_(ranks) {
+Generator::Generator(RankGroup& ranks, AdapterRegistry& adapters) : ranks_(ranks), adapters_(adapters) {
   thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
 }
 
@@ -35,6 +37,7 @@ Generator::~Generator() {
 
 void Generator::Add(SequenceRequest request, std::function<void(const Sequence&, const char* finish)> done,
                     std::stop_token abandoned) {
+  if (!request.adapter.empty()) adapters_.Expect(request.adapter);
   const std::lock_guard lock(mutex_);
   if (!torn_.empty()) throw Error(ErrorCode::kFailedPrecondition, "the engine is torn " + torn_);
   Sequence sequence;
@@ -121,7 +124,8 @@ void Generator::Run(const std::stop_token& stop) {
       const std::lock_guard lock(mutex_);
       if (pause_.mode().value_or(PauseMode::kWait) != PauseMode::kWait) step = false;
     }
-    if (step) Step(generation);
+    SwitchAdapters();
+    if (step && !running_.empty()) Step(generation);
   }
   AbortAll(running_);
   AbortWaiting();
@@ -141,12 +145,48 @@ void Generator::ReportPause() {
 
 // Lets new sequences begin, unless a commit or a pause holds them back.
 void Generator::Admit() {
-  const std::lock_guard lock(mutex_);
-  if (commit_ || pause_.Paused() || !torn_.empty()) return;
-  const auto room = static_cast<std::size_t>(ranks_.max_num_seqs());
-  while (!waiting_.empty() && running_.size() < room) {
-    running_.splice(running_.end(), waiting_, waiting_.begin());
+  const auto known = static_cast<std::ptrdiff_t>(running_.size());
+  {
+    const std::lock_guard lock(mutex_);
+    if (commit_ || pause_.Paused() || !torn_.empty()) return;
+    const auto room = static_cast<std::size_t>(ranks_.max_num_seqs());
+    while (!waiting_.empty() && running_.size() < room) {
+      running_.splice(running_.end(), waiting_, waiting_.begin());
+    }
   }
+  for (auto sequence = std::next(running_.begin(), known); sequence != running_.end(); ++sequence) Lease(*sequence);
+  running_.remove_if([](const Sequence& sequence) { return sequence.done == nullptr; });
+}
+
+// Holds the slot of the sequence's adapter. If that was unloaded while the sequence waited, the sequence fails.
+void Generator::Lease(Sequence& sequence) {
+  if (sequence.request.adapter.empty()) return;
+  try {
+    sequence.adapter = adapters_.Lease(sequence.request.adapter);
+  } catch (const Error& error) {
+    sequence.error = error;
+    sequence.done(sequence, "failed");
+    sequence.done = nullptr;
+  }
+}
+
+// Does with the sequences under way what the engine does when their adapters get other versions.
+void Generator::SwitchAdapters() {
+  if (std::exchange(switches_, adapters_.switches()) == switches_) return;
+  std::list<Sequence> ended;
+  Json ids = Json::array();
+  for (auto at = running_.begin(); at != running_.end();) {
+    const auto sequence = at++;
+    std::optional<AdapterLease> renewed = adapters_.Renewed(std::move(sequence->adapter));
+    if (renewed) {
+      sequence->adapter = std::move(*renewed);
+      continue;
+    }
+    ids.push_back(sequence->id);
+    ended.splice(ended.end(), running_, sequence);
+  }
+  AbortAll(ended);
+  if (!ids.empty()) Drop(std::move(ids));
 }
 
 // Ends the sequences under way if that is what `mode` wants. Returns whether they are as it wants them.
@@ -216,6 +256,7 @@ void Generator::Step(std::uint64_t generation) {
                      {"top_p", request.top_p},
                      {"top_k", request.top_k},
                      {"seed", request.seed},
+                     {"adapter", sequence.adapter.slot()},
                      {"index", sequence.tokens.size()}});
     batch.push_back(&sequence);
   }
@@ -254,7 +295,8 @@ const char* Generator::TakePick(const Json& pick, Sequence& sequence) const {
   sequence.cached = sequence.request.prompt.size() + sequence.tokens.size();
   sequence.tokens.push_back(pick.at("token").get<std::int32_t>());
   sequence.logprobs.push_back(pick.at("logprob").get<double>());
-  sequence.versions.push_back(version_.value_or(Version{}));
+  sequence.versions.push_back({version_.value_or(Version{}), {}});
+  if (sequence.adapter) sequence.versions.back().adapter = sequence.adapter.version();
   return sequence.Finish();
 }
 

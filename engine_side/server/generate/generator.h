@@ -15,9 +15,10 @@
 #include <thread>
 #include <vector>
 
+#include "engine_side/server/adapters/adapter_registry.h"
 #include "engine_side/server/generate/pause_lease.h"
+#include "engine_side/server/generate/sequence.h"
 #include "engine_side/server/group/rank_group.h"
-#include "engine_side/server/group/sequence.h"
 #include "layercast/error.h"
 
 namespace layercast {
@@ -28,12 +29,14 @@ PauseMode PauseModeNamed(const std::string& name);
 // Resource; thread-safe.
 class Generator {
  public:
-  explicit Generator(RankGroup& ranks);
+  // `adapters` must outlive this.
+  Generator(RankGroup& ranks, AdapterRegistry& adapters);
   ~Generator();  // sequences under way end as aborted
 
   // Queues a sequence. `done` is called once, on the generating thread, with "length", "stop", "aborted", or "failed"
   // if the sequence has an error. Once `abandoned` stops, the sequence ends as aborted, after the forward step or the
-  // commit at hand, whether it is being generated, waits or is held. Throws kFailedPrecondition if the engine is torn.
+  // commit at hand, whether it is being generated, waits or is held. Throws kFailedPrecondition if the engine is torn,
+  // and kNotFound for an adapter that there is not.
   void Add(SequenceRequest request, std::function<void(const Sequence&, const char* finish)> done,
            std::stop_token abandoned = {});
 
@@ -66,6 +69,8 @@ class Generator {
   void Admit();
   bool Settle(PauseMode mode);
   void RunCommit();
+  void Lease(Sequence& sequence);
+  void SwitchAdapters();
   void Step(std::uint64_t generation);
   void Take(const Json& picked, const std::vector<Sequence*>& batch);
   const char* TakePick(const Json& pick, Sequence& sequence) const;
@@ -81,6 +86,7 @@ class Generator {
   bool MustWait(const PendingCommit& commit) const;
 
   RankGroup& ranks_;
+  AdapterRegistry& adapters_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::list<Sequence> waiting_;          // guarded by mutex_
@@ -94,6 +100,7 @@ class Generator {
   std::uint64_t last_id_ = 0;
   std::uint64_t cached_by_ = 0;  // generation of the ranks that hold what the sequences have cached
   int failures_ = 0;             // of steps, one after another
+  std::uint64_t switches_ = 0;   // of adapters to other versions, that sequences under way have taken note of
 
   std::jthread thread_;
 };

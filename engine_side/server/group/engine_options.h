@@ -2,11 +2,13 @@
 // by the ranks' programs (cli/rank_program.cc).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "layercast/commit_policy.h"
+#include "layercast/dtype.h"
 #include "layercast/model/held_scales.h"
 #include "layercast/parallel.h"
 
@@ -35,6 +37,10 @@ struct EngineOptions {
   CommitPolicy commit = CommitPolicy::kStaged;
   std::int64_t max_num_seqs = 256;  // most sequences generated at once
   std::int64_t max_model_len = 0;   // most tokens of a sequence; 0: the model's limit
+  std::size_t adapter_slots = 0;    // LoRA adapters that there is memory for; 0: none
+  std::int64_t max_adapter_rank = 16;
+  std::vector<std::string> adapter_modules{};  // that adapters may change; empty: all that can be
+  DType adapter_dtype = DType::kBF16;          // of the slots
 };
 
 // As JSON, for a rank's --options.

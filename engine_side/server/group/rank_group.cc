@@ -89,6 +89,7 @@ void RankGroup::TellToCancel(const Json& params) {
 
 void RankGroup::Cancel(std::uint64_t attempt) { TellToCancel({{"attempt", attempt}}); }
 void RankGroup::CancelComparison(std::uint64_t comparison) { TellToCancel({{"comparison", comparison}}); }
+void RankGroup::CancelAdapterLoad(std::uint64_t load) { TellToCancel({{"adapter_load", load}}); }
 
 std::vector<Json> RankGroup::progress() const {
   std::vector<Json> progress;

@@ -56,6 +56,8 @@ class RankGroup {
   void Cancel(std::uint64_t attempt);
   // Likewise of a "compare" call that has this number.
   void CancelComparison(std::uint64_t comparison);
+  // Likewise the load of an adapter that has this number.
+  void CancelAdapterLoad(std::uint64_t load);
   // The progress of each rank; see RankHandle::progress.
   std::vector<Json> progress() const;
   // The number of times that all ranks were started anew: tells which processes a call may have reached.

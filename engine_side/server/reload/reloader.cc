@@ -31,8 +31,12 @@ std::string NameOf(const std::optional<Version>& version) { return version ? ver
 
 }  // namespace
 
-Reloader::Reloader(RankGroup& ranks, Generator& generator, std::string default_pause_mode)
-    : ranks_(ranks), generator_(generator), default_pause_mode_(std::move(default_pause_mode)) {}
+Reloader::Reloader(RankGroup& ranks, Generator& generator, AdapterRegistry& adapters, std::string default_pause_mode)
+    : ranks_(ranks),
+      generator_(generator),
+      adapters_(adapters),
+      loads_(ranks, adapters),
+      default_pause_mode_(std::move(default_pause_mode)) {}
 
 Json Reloader::Reload(const Json& params, HeldReload* held) {
   const auto begin = Clock::now();
@@ -74,6 +78,50 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
   last_report_ = outcome["report"];
   outcome["version"] = VersionToJson(version_);
   return outcome;
+}
+
+Json Reloader::LoadAdapter(const Json& params, HeldReload* held) {
+  Json outcome = {{"ok", false},        {"version", nullptr}, {"previous", nullptr},
+                  {"adapter", nullptr}, {"report", nullptr},  {"error", nullptr}};
+  const std::string name = params.value("name", std::string());
+  outcome["version"] = outcome["previous"] = VersionToJson(adapters_.VersionOf(name));
+  try {
+    const Deadline deadline = Deadline::After(MillisecondsFrom(params, "timeout_ms", kDefaultTimeout));
+    FilledAdapter filled = loads_.Fill(params, version(), deadline);
+    outcome["report"] = filled.report;
+    try {
+      if (held != nullptr) {
+        AwaitWord(filled, *held, HeldReload::Word::kPrepare, deadline);
+        AwaitWord(filled, *held, HeldReload::Word::kCommit, Deadline::After(std::chrono::milliseconds::max()));
+      }
+    } catch (...) {
+      loads_.Drop(filled);
+      throw;
+    }
+    loads_.Name(std::move(filled));
+    outcome["ok"] = true;
+  } catch (const std::exception& error) {
+    const Error why = ranks_.ended() ? Error(ErrorCode::kCancelled, "the engine was ended") : ErrorOfCall(error);
+    log::error("adapter {}: {}", name, why.what());
+    outcome["error"] = ErrorToJson(why);
+    ranks_.RestartIfLost();
+  }
+  outcome["version"] = VersionToJson(adapters_.VersionOf(name));
+  for (const Json& entry : adapters_.List()) {
+    if (entry["name"] == name && entry["state"] == "served") outcome["adapter"] = entry;
+  }
+  return outcome;
+}
+
+// Waits until the controller says that the other engines have filled a slot too.
+void Reloader::AwaitWord(const FilledAdapter& filled, HeldReload& held, HeldReload::Word next, Deadline deadline) {
+  held.Await(next,
+             {{"ok", true},
+              {"version", VersionToJson(adapters_.VersionOf(filled.adapter.name))},
+              {"staged", VersionToJson(filled.adapter.version)},
+              {"report", filled.report},
+              {"error", nullptr}},
+             deadline);
 }
 
 void Reloader::Stage(RankReload& reload, const Json& params, Deadline deadline) {
@@ -219,6 +267,7 @@ void Reloader::Tear(const Whole& from, const Version& to, const std::string& why
 
 void Reloader::LoseWeights() {
   const std::lock_guard lock(mutex_);
+  adapters_.Forget("it was lost with a rank's memory");
   if (!version_ && !torn_) return;  // nothing was served yet
   lost_ = true;
   torn_ = NotWhole{torn_ ? torn_->from : version_, std::nullopt};
@@ -271,6 +320,7 @@ Json Reloader::Status() const {
           {"commit", CommitPolicyName(ranks_.commit_policy())},
           {"ranks", std::move(ranks)},
           {"channel", channel},
+          {"adapters", adapters_.List()},
           {"last_report", last_report_},
           {"last_error", last_error_}};
 }

@@ -11,6 +11,7 @@
 
 #include "engine_side/server/generate/generator.h"
 #include "engine_side/server/group/rank_group.h"
+#include "engine_side/server/reload/adapter_loads.h"
 #include "engine_side/server/reload/held_reload.h"
 #include "engine_side/server/reload/rank_reload.h"
 #include "layercast/version.h"
@@ -20,7 +21,7 @@ namespace layercast {
 // Resource. Reload is for one thread at a time; Status, version and LoseWeights are thread-safe.
 class Reloader {
  public:
-  Reloader(RankGroup& ranks, Generator& generator, std::string default_pause_mode);
+  Reloader(RankGroup& ranks, Generator& generator, AdapterRegistry& adapters, std::string default_pause_mode);
 
   // Says at which endpoint this engine answers: no reload borrows from there. Called before the first reload.
   void SetOwnEndpoint(std::string endpoint) { own_endpoint_ = std::move(endpoint); }
@@ -28,6 +29,9 @@ class Reloader {
   // engine serves what it served before, or is torn if its commit policy allows that. With `held`, it goes from step to
   // step when it is told to.
   Json Reload(const Json& params, HeldReload* held = nullptr);
+  // Loads an adapter, and gives it its name. Params are those of `load_adapter`. Returns what Reload does, of the
+  // adapter, with its entry of `list_adapters` as "adapter". Never throws either.
+  Json LoadAdapter(const Json& params, HeldReload* held = nullptr);
   // Returns {"state", "version", "progress", "torn", "commit", "ranks", "channel", "last_report", "last_error"}.
   Json Status() const;
   std::optional<Version> version() const;
@@ -59,6 +63,7 @@ class Reloader {
   void AwaitWord(const RankReload& reload, HeldReload& held, HeldReload::Word next, Deadline deadline);
   void Commit(RankReload& reload, PauseMode mode, HeldReload* held, Deadline deadline);
   void KeepOrigin(const Json& params);
+  void AwaitWord(const FilledAdapter& filled, HeldReload& held, HeldReload::Word next, Deadline deadline);
   Version CommitOnRanks(RankReload& reload, Deadline deadline);
   // `before` is the last whole version before the one that is served now.
   void Verify(RankReload& reload, const Whole& before);
@@ -73,6 +78,8 @@ class Reloader {
 
   RankGroup& ranks_;
   Generator& generator_;
+  AdapterRegistry& adapters_;
+  AdapterLoads loads_;
   const std::string default_pause_mode_;
 
   // The members below belong to the reloading thread.

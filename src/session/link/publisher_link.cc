@@ -8,6 +8,7 @@
 #include "src/base/random_id.h"
 #include "src/base/stop_check.h"
 #include "src/net/zmq/endpoint.h"
+#include "src/net/zmq/message_order.h"
 #include "src/net/zmq/poll_sockets.h"
 #include "src/net/zmq/zmq_context.h"
 #include "src/session/link/answer_limits.h"
@@ -54,6 +55,7 @@ void PublisherLink::Send(wire::Message message) {
                                                  std::to_string(bytes.size()) + " bytes, expected at most " +
                                                  std::to_string(wire::kMaxAskBytes));
   }
+  MessageLeaves();
   if (!socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait)) {
     throw Error(ErrorCode::kUnavailable, peer_.text() + " takes no messages: cannot send '" + std::string(name) + "'");
   }
@@ -163,6 +165,7 @@ void PublisherLink::SendPing(Deadline::Clock::time_point now) {
 std::optional<wire::Message> PublisherLink::TakeOne(const std::string& stage, bool lost) {
   zmq::message_t raw;
   for (int skipped = 0; skipped < kMostSkipped && socket_.recv(raw, zmq::recv_flags::dontwait); ++skipped) {
+    MessageHasCome();
     limits_->Heard(raw);
     last_bytes_ = raw.size();
     wire::Frame frame = wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()});

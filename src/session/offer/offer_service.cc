@@ -18,6 +18,7 @@
 #include "src/net/zmq/connection_limits.h"
 #include "src/net/zmq/endpoint.h"
 #include "src/net/zmq/listening.h"
+#include "src/net/zmq/message_order.h"
 #include "src/net/zmq/peer_ledger.h"
 #include "src/net/zmq/poll_sockets.h"
 #include "src/net/zmq/take_turn.h"
@@ -191,6 +192,7 @@ class OfferService::Impl {
   }
 
   void Take(const std::string& from, zmq::message_t& body) {
+    MessageHasCome();
     SessionKey key{from, 0};
     std::vector<wire::Message> answers;
     try {
@@ -215,6 +217,7 @@ class OfferService::Impl {
   void Send(const SessionKey& key, wire::Message message) {
     std::optional<zmq::message_t> charged =
         ledger_.Charge(key.routing_id, wire::Encode({.session = key.session, .message = std::move(message)}));
+    MessageLeaves();
     try {
       if (charged && socket_.send(zmq::buffer(key.routing_id), zmq::send_flags::sndmore | zmq::send_flags::dontwait)) {
         socket_.send(*charged, zmq::send_flags::dontwait);

@@ -3,8 +3,6 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,12 +23,12 @@
 #include "engine_side/server/group/memory_file.h"
 #include "engine_side/server/group/model_files.h"
 #include "engine_side/server/group/reload_request.h"
-#include "engine_side/server/group/sequence.h"
+#include "engine_side/server/rank/rank_adapters.h"
 #include "engine_side/server/rank/rank_export.h"
+#include "engine_side/server/rank/version_file.h"
 #include "engine_side/server/rank/weights_lender.h"
 #include "layercast/error.h"
 #include "layercast/receiver.h"
-#include "src/base/exhausted.h"
 #include "src/base/log.h"
 #include "src/base/threads/bounded_queue.h"
 #include "src/base/threads/thread_name.h"
@@ -59,22 +57,6 @@ ParallelConfig ParallelOf(const RankOptions& options) {
   return parallel;
 }
 
-// The version that is staged outlives the process, in a file.
-void WriteVersion(int fd, const Version& version) {
-  const std::string text = VersionToJson(version).dump();
-  if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    throw SystemError(errno, ErrorCode::kResourceExhausted, "the staged version");
-  }
-}
-
-Version ReadVersion(int fd) {
-  std::string text(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)), '\0');
-  if (::pread(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    throw Error(ErrorCode::kInternal, std::string("the staged version: ") + std::strerror(errno));
-  }
-  return VersionFromJson(Json::parse(text));
-}
-
 // Calls that one thread runs, in order.
 struct CallQueue : BoundedQueue<std::function<void()>> {
   CallQueue() : BoundedQueue(1024) {}
@@ -99,26 +81,17 @@ class RankProcess {
     std::unique_ptr<Module> model = BuildModel();
     const QuantizationConfig quantization{options.recipe, options.power_of_two_scales, options.requantize};
     const LayerRecipes recipes(options.recipe, {.power_of_two_scales = options.power_of_two_scales});
+    const ReceiverOptions receiver = ReceiverOptionsOf(!on_device);
+    if (options.adapter_slots > 0) {
+      adapters_.emplace(options_, parallel_, [this] { return BuildModel(); }, *weights_, receiver);
+    }
     if (on_device) {
-      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, *weights_, on_device->make);
+      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, *weights_, on_device->make, slots());
     } else {
       MeetPeers();
-      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, *weights_, Peers{*collective_, stage_link_.get()});
+      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, *weights_, Peers{*collective_, stage_link_.get()},
+                                         slots());
     }
-    ReceiverOptions receiver;
-    receiver.engine = options.engine;
-    receiver.channel = options.channel;
-    receiver.relay = options.relay;
-    receiver.relay_remote = options.allow_remote;
-    receiver.chunk_bytes = options.chunk_bytes;
-    receiver.buffer_limit = options.buffer_limit;
-    receiver.commit = options.commit;
-    if (!on_device) receiver.staging_memory = &staging_;
-    receiver.on_progress = [this](const ReloadProgress& made) {
-      Json progress = ProgressToJson(made);
-      progress["attempt"] = receiver_->attempt();
-      stream_.Send({{"progress", std::move(progress)}});
-    };
     receiver_ = std::make_unique<Receiver>(std::move(model), parallel_, quantization, engine_->Capture(), receiver);
     lender_ =
         std::make_unique<WeightsLender>(receiver_->captured(), ConfigTextToSend(files_.description().config_json()));
@@ -138,6 +111,26 @@ class RankProcess {
   }
 
  private:
+  ReceiverOptions ReceiverOptionsOf(bool on_host) {
+    ReceiverOptions receiver;
+    receiver.engine = options_.engine;
+    receiver.channel = options_.channel;
+    receiver.relay = options_.relay;
+    receiver.relay_remote = options_.allow_remote;
+    receiver.chunk_bytes = options_.chunk_bytes;
+    receiver.buffer_limit = options_.buffer_limit;
+    receiver.commit = options_.commit;
+    if (on_host) receiver.staging_memory = &staging_;
+    receiver.on_progress = [this](const ReloadProgress& made) {
+      Json progress = ProgressToJson(made);
+      progress["attempt"] = receiver_->attempt();
+      stream_.Send({{"progress", std::move(progress)}});
+    };
+    return receiver;
+  }
+
+  const AdapterSlots* slots() const { return adapters_ ? &adapters_->slots() : nullptr; }
+
   void MeetPeers() {
     if (options_.collective_fd >= 0) {
       segment_.emplace(CollectiveSegment::Attach(options_.collective_fd));
@@ -168,6 +161,8 @@ class RankProcess {
         {"digests", &RankProcess::Digests},
         {"export", &RankProcess::Export},
         {"compare", &RankProcess::Compare},
+        {"fill_adapter", &RankProcess::FillAdapter},
+        {"compare_adapter", &RankProcess::CompareAdapter},
         {"lend", &RankProcess::Lend}};
     while (std::optional<Json> message = stream_.Receive()) {
       if (message->contains("ping")) {
@@ -254,9 +249,12 @@ class RankProcess {
   Json Cancel(const Json& params) {
     if (params.contains("attempt")) receiver_->Cancel(params["attempt"].get<std::uint64_t>());
     if (params.contains("comparison")) comparing_.Cancel(params["comparison"].get<std::uint64_t>());
+    if (params.contains("adapter_load")) adapters_->Cancel(params["adapter_load"].get<std::uint64_t>());
     return Json::object();
   }
 
+  Json FillAdapter(const Json& params) { return adapters_->Fill(params); }
+  Json CompareAdapter(const Json& params) { return adapters_->Compare(params); }
   Json Abort(const Json& /*params*/) {
     receiver_->Abort();
     return Json::object();
@@ -321,7 +319,7 @@ class RankProcess {
   }
 
   // Runs one forward pass and picks one token for each step. Params: {"steps": [{"sequence", "tokens", "temperature",
-  // "top_p", "top_k", "seed", "index"}]}. Returns {"picked": [...]}.
+  // "top_p", "top_k", "seed", "index", "adapter"}]}. Returns {"picked": [...]}.
   Json Step(const Json& params) {
     // Ranks that were started anew may be called before the caller has noticed.
     if (!serves_) throw Error(ErrorCode::kFailedPrecondition, "a forward pass before this rank has any weights");
@@ -329,7 +327,9 @@ class RankProcess {
     std::vector<SequenceStep> steps;
     for (const Json& step : params["steps"]) tokens.push_back(step["tokens"].get<std::vector<std::int32_t>>());
     for (const Json& step : params["steps"]) {
-      steps.push_back({.sequence = step["sequence"].get<std::uint64_t>(), .tokens = tokens[steps.size()]});
+      steps.push_back({.sequence = step["sequence"].get<std::uint64_t>(),
+                       .tokens = tokens[steps.size()],
+                       .adapter = step.value("adapter", -1)});
     }
     const Logits logits = engine_->Forward(steps);
     // All ranks of the last stage have the same logits; one answer is enough.
@@ -371,6 +371,7 @@ class RankProcess {
   std::optional<SegmentSeat> seat_;
   std::unique_ptr<StageLink> stage_link_;  // null without a pipeline
   std::unique_ptr<Collective> collective_;
+  std::optional<RankAdapters> adapters_;  // nullopt: there are no slots
   std::unique_ptr<Engine> engine_;
   AttemptStop comparing_;
   std::mutex receiving_;  // held by calls that work on receiver_

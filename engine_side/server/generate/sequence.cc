@@ -1,4 +1,4 @@
-#include "engine_side/server/group/sequence.h"
+#include "engine_side/server/generate/sequence.h"
 
 #include <algorithm>
 
@@ -28,7 +28,8 @@ Json Sequence::ToJson(const char* finish, bool with_logprobs) const {
     if (i > 0 && versions[i] == versions[i - 1]) {
       json["spans"].back()["end"] = i + 1;
     } else {
-      json["spans"].push_back({{"start", i}, {"end", i + 1}, {"version", VersionToJson(versions[i])}});
+      json["spans"].push_back({{"start", i}, {"end", i + 1}, {"version", VersionToJson(versions[i].base)}});
+      if (versions[i].adapter) json["spans"].back()["adapter"] = VersionToJson(versions[i].adapter);
     }
   }
   return json;

@@ -7,6 +7,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "engine_side/server/adapters/adapter_registry.h"
 #include "layercast/error.h"
 #include "layercast/version.h"
 #include "src/control/json_forms.h"
@@ -21,17 +22,26 @@ struct SequenceRequest {
   std::int64_t top_k = 0;
   std::uint64_t seed = 0;
   std::vector<std::int32_t> stop_tokens;  // the sequence ends after one of these, the model's own included
+  std::string adapter{};                  // that it is generated with; empty: the base alone
 };
 
-// Value; belongs to the generating thread.
+// What a token was computed with. Value.
+struct TokenVersion {
+  Version base;
+  std::optional<Version> adapter{};
+  bool operator==(const TokenVersion&) const = default;
+};
+
+// Resource; belongs to the generating thread.
 struct Sequence {
   std::uint64_t id = 0;
   SequenceRequest request;
   std::vector<std::int32_t> tokens;  // those generated so far
   std::vector<double> logprobs;
-  std::vector<Version> versions;  // one for each of `tokens`
-  std::size_t cached = 0;         // how many of prompt and tokens the ranks' KV caches hold
-  std::optional<Error> error;     // why no token could be picked; set before `done` is told "failed"
+  AdapterLease adapter{};              // held from its first step on
+  std::vector<TokenVersion> versions;  // one for each of `tokens`
+  std::size_t cached = 0;              // how many of prompt and tokens the ranks' KV caches hold
+  std::optional<Error> error;          // why no token could be picked; set before `done` is told "failed"
   std::function<void(const Sequence&, const char* finish)> done;
   std::stop_token abandoned;  // stops once nobody waits for the answer any more
 

@@ -1,0 +1,218 @@
+#include "layercast/adapters/adapter_receiver.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "engine_side/adapters/load/adapter_placing.h"
+#include "engine_side/adapters/load/offered_adapter.h"
+#include "engine_side/reload/receive/attempt_stop.h"
+#include "engine_side/reload/receive/one_at_a_time.h"
+#include "layercast/captured_buffers.h"
+#include "layercast/error.h"
+#include "layercast/model/module.h"
+#include "layercast/receiver.h"
+#include "src/base/digest/digest.h"
+#include "src/base/utf8.h"
+
+namespace layercast {
+namespace {
+
+constexpr const char* kText = "adapter.config";  // the parameter that takes the adapter's configuration
+
+AdapterPart PartOf(const AdapterTerm& term, const AdapterOptions& options) {
+  const auto buffer = [&](std::string name, Shape shape) {
+    return CapturedBuffer{.name = std::move(name), .dtype = options.dtype, .shape = std::move(shape)};
+  };
+  return {.layer = term.layer,
+          .shard = term.shard,
+          .first_row = term.first_row,
+          .a = buffer(term.AName(), term.AShape(options.max_rank)),
+          .b = buffer(term.BName(), term.BShape(options.max_rank))};
+}
+
+// A slot's buffers by name, checked against the parts.
+std::vector<CapturedBuffer> Checked(std::vector<CapturedBuffer> slot, std::span<const AdapterTerm> terms,
+                                    const AdapterOptions& options, std::size_t number) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorCode::kInvalidArgument, "adapter slot " + std::to_string(number) + ": " + what);
+  };
+  std::ranges::sort(slot, {}, &CapturedBuffer::name);
+  const auto expect = [&](const CapturedBuffer& wanted) {
+    const auto found = std::ranges::lower_bound(slot, wanted.name, {}, &CapturedBuffer::name);
+    if (found == slot.end() || found->name != wanted.name)
+      refuse("expected a buffer " + Quote(wanted.name) + ", got none");
+    if (found->dtype == wanted.dtype && found->shape == wanted.shape) return;
+    refuse(Quote(wanted.name) + ": expected " + Describe(wanted.dtype, wanted.shape) + ", got " +
+           Describe(found->dtype, found->shape));
+  };
+  for (const AdapterTerm& term : terms) {
+    const AdapterPart part = PartOf(term, options);
+    expect(part.a);
+    expect(part.b);
+  }
+  return slot;
+}
+
+std::span<const std::byte> BytesOf(std::span<const AdapterNumbers> numbers) { return std::as_bytes(numbers); }
+
+}  // namespace
+
+class AdapterReceiver::Impl {
+ public:
+  Impl(std::unique_ptr<Module> base, const ParallelConfig& parallel, const AdapterOptions& options,
+       std::vector<std::vector<CapturedBuffer>> slots, const ReceiverOptions& receiver)
+      : base_(std::move(base)), parallel_(parallel), options_(options), receiver_options_(receiver) {
+    if (base_ == nullptr) throw Error(ErrorCode::kInvalidArgument, "an adapter receiver: expected a tree, got none");
+    terms_ = AdapterTermsOf(*base_, options.modules);
+    for (std::vector<CapturedBuffer>& slot : slots) {
+      slots_.push_back(Checked(std::move(slot), terms_, options_, slots_.size()));
+    }
+    receiver_options_.engine += "/adapters";  // whose attempts are counted apart from those of the base
+    receiver_options_.commit = CommitPolicy::kInPlace;
+    receiver_options_.relay.clear();
+    receiver_options_.staging_memory = nullptr;
+  }
+
+  LoadedAdapter Load(std::size_t slot, const AdapterSource& source, std::uint64_t attempt) {
+    return calls_.Run("Load", [&] {
+      if (slot >= slots_.size()) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    "adapter slot " + std::to_string(slot) + ": expected one of " + std::to_string(slots_.size()));
+      }
+      attempt_ = attempt != 0 ? attempt : attempt_ + 1;
+      const std::stop_token stop = stop_.Begin(attempt_);
+      const OfferedAdapter offered = FindAdapter(source, {parallel_, receiver_options_, attempt_, stop});
+      AdapterPlacing placing =
+          PlaceAdapter(*base_, {terms_, options_.max_rank, options_.dtype},
+                       {offered.tensors, offered.own, offered.of_adapter, offered.config, offered.adapter});
+      return Fill(slot, source, offered, placing, stop);
+    });
+  }
+
+  void Cancel(std::uint64_t attempt) {
+    stop_.Cancel(attempt);
+    const std::lock_guard lock(mutex_);
+    if (filling_ != nullptr) filling_->Cancel(attempt);
+  }
+
+ private:
+  LoadedAdapter Fill(std::size_t slot, const AdapterSource& source, const OfferedAdapter& offered,
+                     AdapterPlacing& placing, const std::stop_token& stop) {
+    std::string text(offered.config_text.size(), '\0');
+    std::vector<CapturedBuffer> buffers = BuffersOf(slot, placing.recording);
+    if (offered.text) buffers.push_back(TakeText(*offered.text, text, placing.recording));
+    Receiver receiver(placing.Tree(), parallel_, {}, CapturedBuffers::Adopt(std::move(buffers)), receiver_options_);
+    const Filling filling(*this, receiver, stop);
+    receiver.Stage(BytesOf(source, offered), attempt_);
+    receiver.Commit();
+    receiver.VerifyServed();
+    if (text != offered.config_text) {
+      throw Error(ErrorCode::kCorrupt, "adapter " + Quote(offered.name) +
+                                           ": its configuration is not what the version " + "says: expected " +
+                                           offered.config_text + ", got " + text);
+    }
+    return Loaded(offered, placing, receiver.report());
+  }
+
+  std::vector<CapturedBuffer> BuffersOf(std::size_t slot, const Recording& recording) const {
+    std::vector<CapturedBuffer> buffers;
+    for (const RecordedParameter& parameter : recording.parameters) {
+      buffers.push_back(*std::ranges::lower_bound(slots_[slot], parameter.spec.name, {}, &CapturedBuffer::name));
+    }
+    return buffers;
+  }
+
+  // Has the adapter's configuration, which the version's digest covers, come too.
+  static CapturedBuffer TakeText(std::uint32_t tensor, std::string& text, Recording& recording) {
+    const Shape shape = recording.sources[tensor].shape;
+    if (shape != Shape{static_cast<std::int64_t>(text.size())}) {
+      throw Error(ErrorCode::kCorrupt, Quote(recording.sources[tensor].name) + ": expected " +
+                                           std::to_string(text.size()) + " bytes, got " + Describe(DType::kU8, shape));
+    }
+    recording.copies.push_back({.source = tensor,
+                                .parameter = static_cast<std::uint32_t>(recording.parameters.size()),
+                                .from = Box::Whole(shape),
+                                .to = Box::Whole(shape)});
+    recording.parameters.push_back({.spec = {kText, DType::kU8, shape}});
+    return {.name = kText, .address = reinterpret_cast<std::byte*>(text.data()), .dtype = DType::kU8, .shape = shape};
+  }
+
+  LoadedAdapter Loaded(const OfferedAdapter& offered, const AdapterPlacing& placing, const ReloadReport& report) const {
+    LoadedAdapter loaded{.name = offered.name,
+                         .version = report.version,
+                         .base = offered.base,
+                         .terms = {},
+                         .modules = offered.adapter.modules.size(),
+                         .elsewhere = placing.elsewhere,
+                         .warnings = offered.adapter.warnings,
+                         .zero_modules = offered.zero_modules,
+                         .digest = {},
+                         .report = report};
+    std::size_t number = 0;
+    for (const AdapterTerm& term : terms_) {
+      for (std::size_t expert = 0; expert < term.num_experts(); ++expert) {
+        const AdapterNumbers& of = placing.numbers[number++];
+        loaded.terms.push_back(
+            {.a = term.AName(), .expert = static_cast<std::int64_t>(expert), .rank = of.rank, .scale = of.scale});
+      }
+    }
+    for (const AdapterTensors::Copy& copy : offered.adapter.copies) {
+      loaded.skipped.push_back(offered.tensors[offered.of_adapter[copy.tensor]].name);
+    }
+    Digester digester;
+    digester.Update(std::as_bytes(std::span(&report.served_digest, 1)));
+    digester.Update(BytesOf(placing.numbers));
+    loaded.digest = digester.Finish();
+    return loaded;
+  }
+
+  // Shows the receiver to Cancel while it is filling a slot.
+  struct Filling {
+    Filling(Impl& impl, Receiver& receiver, const std::stop_token& stop) : impl_(impl) {
+      Show(&receiver);
+      if (stop.stop_requested()) receiver.Cancel(impl.attempt_);  // before it could be seen
+    }
+    ~Filling() { Show(nullptr); }
+    Filling(const Filling&) = delete;
+    Filling& operator=(const Filling&) = delete;
+
+   private:
+    void Show(Receiver* receiver) {
+      const std::lock_guard lock(impl_.mutex_);
+      impl_.filling_ = receiver;
+    }
+    Impl& impl_;
+  };
+
+  const std::unique_ptr<Module> base_;
+  const ParallelConfig parallel_;
+  const AdapterOptions options_;
+  ReceiverOptions receiver_options_;
+  std::vector<AdapterTerm> terms_;
+  std::vector<std::vector<CapturedBuffer>> slots_;  // each sorted by name
+  OneAtATime calls_;
+  AttemptStop stop_;
+  std::uint64_t attempt_ = 0;
+  std::mutex mutex_;
+  Receiver* filling_ = nullptr;  // guarded by mutex_
+};
+
+std::vector<AdapterPart> AdapterParts(const Module& model, const AdapterOptions& options) {
+  std::vector<AdapterPart> parts;
+  for (const AdapterTerm& term : AdapterTermsOf(model, options.modules)) parts.push_back(PartOf(term, options));
+  return parts;
+}
+
+AdapterReceiver::AdapterReceiver(std::unique_ptr<Module> base, const ParallelConfig& parallel,
+                                 const AdapterOptions& options, std::vector<std::vector<CapturedBuffer>> slots,
+                                 const ReceiverOptions& receiver)
+    : impl_(std::make_unique<Impl>(std::move(base), parallel, options, std::move(slots), receiver)) {}
+AdapterReceiver::~AdapterReceiver() = default;
+LoadedAdapter AdapterReceiver::Load(std::size_t slot, const AdapterSource& source, std::uint64_t attempt) {
+  return impl_->Load(slot, source, attempt);
+}
+void AdapterReceiver::Cancel(std::uint64_t attempt) { impl_->Cancel(attempt); }
+
+}  // namespace layercast

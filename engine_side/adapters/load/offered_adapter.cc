@@ -1,0 +1,123 @@
+#include "engine_side/adapters/load/offered_adapter.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "engine_side/plan/merged_version.h"
+#include "layercast/error.h"
+#include "src/adapter/adapter_folder.h"
+#include "src/adapter/adapter_text.h"
+#include "src/adapter/tied_factors.h"
+#include "src/base/failpoint.h"
+#include "src/base/utf8.h"
+#include "src/session/choose/channel_chooser.h"
+#include "src/session/fetch/fetch.h"
+#include "src/tensor/adapter_tensor_name.h"
+
+namespace layercast {
+namespace {
+
+bool IsZero(const TensorView& tensor) {
+  return std::ranges::all_of(std::span(tensor.data, static_cast<std::size_t>(tensor.num_bytes())),
+                             [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+OfferedAdapter InFolder(const std::string& path) {
+  const AdapterFolder folder(path);
+  OfferedAdapter offered;
+  offered.config = folder.config();
+  offered.tensors = offered.own = folder.specs();
+  for (std::uint32_t i = 0; i < offered.tensors.size(); ++i) offered.of_adapter.push_back(i);
+  offered.adapter = ReadAdapterTensors(offered.tensors, offered.config);
+  CheckTiedFactors(offered.adapter, offered.config, [&](std::uint32_t index) { return folder.Read(index); });
+  offered.zero_modules = static_cast<std::uint64_t>(std::ranges::count_if(
+      offered.adapter.modules, [&](const AdapterModule& module) { return IsZero(folder.Read(module.b).tensor); }));
+  return offered;
+}
+
+// Which of a version's adapters is meant.
+const std::pair<const std::string, std::string>& Meant(const std::map<std::string, std::string>& texts,
+                                                       const std::string& name, const std::string& version) {
+  const auto found = name.empty() && texts.size() == 1 ? texts.begin() : texts.find(name);
+  if (found != texts.end()) return *found;
+  std::string known;
+  for (const auto& [each, text] : texts) known += (known.empty() ? "" : ", ") + Quote(each);
+  if (texts.empty()) throw Error(ErrorCode::kNotFound, version + " has no adapters");
+  throw Error(
+      name.empty() ? ErrorCode::kInvalidArgument : ErrorCode::kNotFound,
+      version +
+          (name.empty() ? " has several adapters: expected one of " : " has no adapter " + Quote(name) + ": it has ") +
+          known);
+}
+
+OfferedAdapter AtPublishers(const AdapterSource& source, const AskingRank& asking) {
+  ChannelChooser channels;
+  FetchOptions options;
+  options.channels = &channels;
+  options.measure = false;
+  options.channel = asking.options.channel;
+  options.peer_timeout = asking.options.peer_timeout;
+  options.stop = asking.stop;
+  FailPoints none;
+  const ReceiverIdentity self{asking.options.engine, asking.attempt, asking.parallel.engine_rank(),
+                              asking.parallel.engine_size()};
+  const auto session = FetchSession::Open(source.publishers, self, source.lineage, source.step, options, none,
+                                          Deadline::After(asking.options.timeout));
+  const Manifest manifest = Merge(session->manifests(), session->endpoints()).manifest;
+  const Version& version = session->manifests().front().version();
+  const auto texts = AdapterTexts(session->configs().front());
+  const auto& [name, text] = Meant(texts, source.name, "version " + version.ToString());
+
+  OfferedAdapter offered;
+  offered.name = name;
+  offered.config_text = text;
+  offered.tensors = manifest.specs();
+  offered.lineage = version.lineage;
+  offered.step = version.step;
+  AdapterText parsed = AdapterText::FromText(text);
+  offered.config = std::move(parsed.config);
+  offered.base = std::move(parsed.base);
+  for (std::uint32_t i = 0; i < offered.tensors.size(); ++i) {
+    const auto of = AdapterTensorName::Of(offered.tensors[i].name);
+    if (!of || of->adapter != name) continue;
+    if (of->tensor == kAdapterConfigTensor) {
+      offered.text = i;
+      continue;
+    }
+    offered.own.push_back({std::string(of->tensor), offered.tensors[i].dtype, offered.tensors[i].shape});
+    offered.of_adapter.push_back(i);
+  }
+  if (!offered.text) {
+    throw Error(ErrorCode::kCorrupt, "version " + version.ToString() + ": adapter " + Quote(name) +
+                                         " has no configuration among its tensors");
+  }
+  offered.adapter = ReadAdapterTensors(offered.own, offered.config);
+  offered.zero_modules =
+      static_cast<std::uint64_t>(std::ranges::count_if(offered.adapter.modules, [&](const AdapterModule& module) {
+        return manifest.entry(offered.of_adapter[module.b]).amax == 0;
+      }));
+  return offered;
+}
+
+}  // namespace
+
+OfferedAdapter FindAdapter(const AdapterSource& source, const AskingRank& asking) {
+  if (source.path.empty() == source.publishers.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "an adapter: expected a folder or publishers, got " +
+                                                 std::string(source.path.empty() ? "neither" : "both"));
+  }
+  return source.path.empty() ? AtPublishers(source, asking) : InFolder(source.path);
+}
+
+ReloadSource BytesOf(const AdapterSource& source, const OfferedAdapter& offered) {
+  if (source.path.empty()) return FromPublishers(source.publishers, offered.lineage, offered.step);
+  const auto folder = std::make_shared<const AdapterFolder>(source.path);  // the generator, which is copied, owns it
+  return FromIterator(MakeWeightsIterator([folder, next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
+                        if (next == folder->specs().size()) return std::nullopt;
+                        return folder->Read(next++);
+                      }),
+                      offered.tensors);
+}
+
+}  // namespace layercast

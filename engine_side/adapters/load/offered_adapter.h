@@ -1,0 +1,52 @@
+// What there is of an adapter before any byte of it moves: in a PEFT folder, or in a version that publishers have.
+// Used by the adapter receiver.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "layercast/adapter_config.h"
+#include "layercast/adapters/adapter_receiver.h"
+#include "layercast/reload_source.h"
+#include "src/adapter/adapter_tensors.h"
+#include "src/base/deadline.h"
+
+namespace layercast {
+
+// Value.
+struct OfferedAdapter {
+  std::string name;               // in its version; empty: from a folder
+  std::optional<Version> base{};  // that it was trained on, if it says so
+  std::string config_text;        // as it travels; empty from a folder
+  AdapterConfig config;
+  std::vector<TensorSpec> tensors{};      // all of the version
+  std::vector<TensorSpec> own{};          // the adapter's, under its own names
+  std::vector<std::uint32_t> of_adapter;  // their indices in `tensors`
+  std::optional<std::uint32_t> text{};    // index of the tensor that has config_text
+  AdapterTensors adapter;                 // of `own`
+  std::uint64_t zero_modules = 0;         // whose B is known to be all zeros
+  std::optional<std::uint64_t> step{};    // of the version, from publishers
+  std::string lineage{};
+};
+
+// Who asks, and how long it may take. Value.
+struct AskingRank {
+  const ParallelConfig& parallel;
+  const ReceiverOptions& options;
+  std::uint64_t attempt;
+  std::stop_token stop;
+};
+
+// Finds out what the source offers, and checks all that can be checked without the model. Throws kNotFound, naming
+// those that there are, if the version has no such adapter, and what AdapterFolder, FetchSession::Open and
+// ReadAdapterTensors throw.
+OfferedAdapter FindAdapter(const AdapterSource& source, const AskingRank& asking);
+// Where its bytes come from.
+ReloadSource BytesOf(const AdapterSource& source, const OfferedAdapter& offered);
+
+}  // namespace layercast

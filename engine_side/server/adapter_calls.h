@@ -1,0 +1,21 @@
+// What the engine's service answers about adapters beside their loads: how much memory slots take, and unloading. Used
+// by the service.
+#pragma once
+
+#include <cstdint>
+
+#include "engine_side/server/adapters/adapter_registry.h"
+#include "engine_side/server/group/rank_group.h"
+#include "src/control/rpc.h"
+
+namespace layercast {
+
+// The bytes of all adapter slots on the rank that has most of them. Throws kInvalidArgument for options that no slots
+// can have, and kResourceExhausted, naming the sum and the layers that take most, if they do not fit into the host's
+// memory, where they are for all ranks together.
+std::uint64_t AdapterBytes(const RankGroupOptions& options, const ModelFiles& files);
+
+// Takes the name of {"name"} away, and, with {"wait": true}, answers once no sequence uses the adapter any more.
+void UnloadAdapter(AdapterRegistry& adapters, const Json& params, const RpcReply& reply);
+
+}  // namespace layercast

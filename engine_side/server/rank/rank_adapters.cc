@@ -1,0 +1,143 @@
+#include "engine_side/server/rank/rank_adapters.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine_side/model/naming/path.h"
+#include "engine_side/server/group/reload_request.h"
+#include "layercast/captured_buffers.h"
+#include "src/net/zmq/endpoint.h"
+
+namespace layercast {
+namespace {
+
+// Memory of a device ends with its process. Memory of a file is zero while it is new: no slot holds anything.
+bool OutlivesProcess(const MemoryResource& memory) { return memory.device().kind == Device::Kind::kHost; }
+
+AdapterSource SourceOf(const Json& params) {
+  AdapterSource source;
+  if (IsGiven(params, "weights_path")) source.path = params["weights_path"].get<std::string>();
+  if (IsGiven(params, "publisher")) source.publishers = SplitEndpoints(params["publisher"].get<std::string>());
+  source.name = params.value("adapter", std::string());
+  source.lineage = params.value("lineage", std::string());
+  if (IsGiven(params, "step")) source.step = params["step"].get<std::uint64_t>();
+  return source;
+}
+
+// The ranks and scales of a slot, in the order of AdapterSlots::Numbers.
+std::vector<AdapterNumbers> NumbersOf(const LoadedAdapter& loaded) {
+  std::vector<AdapterNumbers> numbers;
+  for (const LoadedAdapter::Term& term : loaded.terms) numbers.push_back({term.rank, term.scale});
+  return numbers;
+}
+
+std::vector<std::vector<CapturedBuffer>> BuffersOf(const AdapterSlots& slots) {
+  std::vector<std::vector<CapturedBuffer>> buffers;
+  for (std::size_t slot = 0; slot < slots.sizes().slots; ++slot) buffers.push_back(slots.Buffers(slot));
+  return buffers;
+}
+
+// Compares tensors byte by byte, and notes where the first difference of each is.
+class Comparison {
+ public:
+  explicit Comparison(int rank) : rank_(rank) {}
+
+  void Add(const std::string& tensor, std::span<const std::byte> served, std::span<const std::byte> expected) {
+    ++tensors_;
+    bytes_ += served.size();
+    const auto [at, other] = std::ranges::mismatch(served, expected);
+    if (at == served.end()) return;
+    differences_.push_back({{"rank", rank_},
+                            {"tensor", tensor},
+                            {"offset", at - served.begin()},
+                            {"served", std::to_integer<int>(*at)},
+                            {"expected", std::to_integer<int>(*other)}});
+  }
+
+  Json ToJson() && { return {{"tensors", tensors_}, {"bytes", bytes_}, {"differences", std::move(differences_)}}; }
+
+ private:
+  const int rank_;
+  std::size_t tensors_ = 0, bytes_ = 0;
+  Json differences_ = Json::array();
+};
+
+Json ToJson(const LoadedAdapter& loaded) {
+  std::int32_t largest = 0;
+  for (const LoadedAdapter::Term& term : loaded.terms) largest = std::max(largest, term.rank);
+  return {{"adapter", loaded.name},
+          {"version", VersionToJson(loaded.version)},
+          {"base", VersionToJson(loaded.base)},
+          {"modules", loaded.modules},
+          {"zero_modules", loaded.zero_modules},
+          {"rank", largest},
+          {"skipped", loaded.skipped},
+          {"warnings", loaded.warnings},
+          {"digest", loaded.digest.ToHex()},
+          {"report", Json::parse(loaded.report.ToJson())}};
+}
+
+}  // namespace
+
+RankAdapters::RankAdapters(const EngineOptions& options, const ParallelConfig& parallel, BuildModel build,
+                           MemoryResource& memory, const ReceiverOptions& receiver)
+    : options_(options),
+      parallel_(parallel),
+      build_(std::move(build)),
+      receiver_options_(receiver),
+      slots_(AdapterTermsOf(*build_(), options.adapter_modules),
+             {.slots = options.adapter_slots, .max_rank = options.max_adapter_rank, .dtype = options.adapter_dtype},
+             memory, OutlivesProcess(memory) ? memory : host_) {
+  if (!OutlivesProcess(memory)) {
+    for (std::size_t slot = 0; slot < options.adapter_slots; ++slot) slots_.Clear(slot);
+  }
+  receiver_options_.on_progress = nullptr;  // which tells of the base
+  receiver_ = ReceiverInto(slots_);
+}
+
+std::unique_ptr<AdapterReceiver> RankAdapters::ReceiverInto(const AdapterSlots& slots) const {
+  const AdapterOptions options{.slots = slots.sizes().slots,
+                               .max_rank = slots.sizes().max_rank,
+                               .modules = options_.adapter_modules,
+                               .dtype = slots.sizes().dtype};
+  return std::make_unique<AdapterReceiver>(build_(), parallel_, options, BuffersOf(slots), receiver_options_);
+}
+
+Json RankAdapters::Fill(const Json& params) {
+  const auto slot = params.at("slot").get<std::size_t>();
+  slots_.Clear(slot);  // whatever happens now, nobody computes with half of it
+  const LoadedAdapter loaded = receiver_->Load(slot, SourceOf(params), params.at("load").get<std::uint64_t>());
+  std::ranges::copy(NumbersOf(loaded), slots_.Numbers(slot).begin());
+  return ToJson(loaded);
+}
+
+Json RankAdapters::Compare(const Json& params) {
+  const auto slot = params.at("slot").get<std::size_t>();
+  HostMemory memory;
+  AdapterSlotSizes one = slots_.sizes();
+  one.slots = 1;
+  const AdapterSlots cold({slots_.terms().begin(), slots_.terms().end()}, one, memory, memory);
+  const std::vector<AdapterNumbers> numbers = NumbersOf(ReceiverInto(cold)->Load(0, SourceOf(params)));
+
+  Comparison comparison(parallel_.engine_rank());
+  const CapturedBuffers served = CapturedBuffers::Adopt(slots_.Buffers(slot));
+  const CapturedBuffers expected = CapturedBuffers::Adopt(cold.Buffers(0));
+  for (std::size_t i = 0; i < slots_.terms().size(); ++i) {
+    const AdapterTerm& term = slots_.terms()[i];
+    const std::size_t first = slots_.first_number(i), count = term.num_experts();
+    const std::span<const AdapterNumbers> now = slots_.Numbers(slot).subspan(first, count);
+    const std::span<const AdapterNumbers> wanted = std::span(numbers).subspan(first, count);
+    comparison.Add(JoinPath(term.layer, "rank_and_scale"), std::as_bytes(now), std::as_bytes(wanted));
+    if (std::ranges::none_of(wanted, [](const AdapterNumbers& of) { return of.rank > 0; }))
+      continue;  // nobody reads it
+    for (const std::string& name : {term.AName(), term.BName()}) {
+      comparison.Add(name, served.Read(*served.Find(name)), expected.Read(*expected.Find(name)));
+    }
+  }
+  return std::move(comparison).ToJson();
+}
+
+}  // namespace layercast

@@ -1,0 +1,104 @@
+#include "engine_side/server/reload/adapter_loads.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "engine_side/server/group/reload_request.h"
+#include "engine_side/server/reload/rank_reports.h"
+#include "layercast/error.h"
+#include "src/adapter/adapter_text.h"
+#include "src/base/utf8.h"
+
+namespace layercast {
+namespace {
+
+// What a rank says that lists show.
+constexpr const char* kAbout[] = {"rank", "modules", "zero_modules", "skipped", "warnings", "digests"};
+
+std::string NameFrom(const Json& params) {
+  std::string name = params.at("name").get<std::string>();
+  CheckAdapterName(name);
+  return name;
+}
+
+// The ranks' answers as one. Throws kInternal if they hold different versions.
+Json Merged(const std::vector<Json>& ranks) {
+  Json merged = ranks.front();
+  std::vector<Json> reports;
+  merged["digests"] = Json::array();
+  for (const Json& rank : ranks) {
+    if (rank["version"] != merged["version"]) {
+      throw Error(ErrorCode::kInternal, "the ranks took different versions of an adapter: " + merged["version"].dump() +
+                                            " and " + rank["version"].dump());
+    }
+    merged["rank"] = std::max(merged["rank"].get<int>(), rank["rank"].get<int>());
+    merged["digests"].push_back(rank["digest"]);
+    reports.push_back(rank["report"]);
+  }
+  merged["report"] = MergeReports(reports);
+  return merged;
+}
+
+}  // namespace
+
+FilledAdapter AdapterLoads::Fill(const Json& params, const std::optional<Version>& base, Deadline deadline) {
+  const std::string name = NameFrom(params);
+  if (IsGiven(params, "weights_path") == IsGiven(params, "publisher")) {
+    throw Error(ErrorCode::kInvalidArgument, "adapter " + Quote(name) + ": expected one of weights_path and publisher");
+  }
+  FilledAdapter filled{.slot = registry_.Take(name, deadline.OrStop(ranks_.ending())), .adapter = {.name = name}};
+  try {
+    Json request = params;
+    request["slot"] = filled.slot;
+    request["load"] = ++loads_;
+    const Json found = FillOnRanks(request, deadline);
+    filled.adapter.version = VersionFromJson(found["version"]);
+    if (!found["base"].is_null()) filled.adapter.base = VersionFromJson(found["base"]);
+    for (const char* field : kAbout) filled.adapter.about[field] = found[field];
+    filled.pin = params.value("pin", false);
+    filled.report = found["report"];
+    if (base && filled.adapter.base && filled.adapter.base->digest != base->digest) {
+      throw Error(ErrorCode::kFailedPrecondition, "adapter " + Quote(name) + " was trained on " +
+                                                      filled.adapter.base->ToString() + ", this engine serves " +
+                                                      base->ToString());
+    }
+  } catch (...) {
+    Drop(filled);
+    throw;
+  }
+  return filled;
+}
+
+Json AdapterLoads::FillOnRanks(const Json& request, Deadline deadline) {
+  std::optional<Error> first;
+  const std::uint64_t load = request["load"].get<std::uint64_t>();
+  const auto heard = [&](std::size_t /*rank*/, const RankAnswer& answer) {
+    if (!answer.error || first) return;
+    first = answer.error;
+    ranks_.CancelAdapterLoad(load);
+  };
+  const std::vector<RankAnswer> answers = ranks_.Try("fill_adapter", request, deadline, heard);
+  std::vector<Json> results;
+  for (const RankAnswer& answer : answers) {
+    if (answer.error && !first) first = answer.error;
+    results.push_back(answer.result);
+  }
+  if (first) {
+    ranks_.CancelAdapterLoad(load);  // on those that have not answered in time
+    throw Error(*first);
+  }
+  return Merged(results);
+}
+
+void AdapterLoads::Name(FilledAdapter filled) {
+  try {
+    failpoints_.Hit("adapter.flip");
+  } catch (...) {
+    Drop(filled);
+    throw;
+  }
+  registry_.Name(filled.slot, std::move(filled.adapter), filled.pin);
+}
+
+}  // namespace layercast

@@ -1,0 +1,48 @@
+// Loads adapters into slots on all ranks of an engine: fills a slot that has no name everywhere, and then names it.
+// Used by the engine's service.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "engine_side/server/adapters/adapter_registry.h"
+#include "engine_side/server/group/rank_group.h"
+#include "src/base/deadline.h"
+#include "src/base/failpoint.h"
+#include "src/control/json_forms.h"
+
+namespace layercast {
+
+// An adapter that all ranks hold, in a slot without a name. Value.
+struct FilledAdapter {
+  std::size_t slot = 0;
+  SlottedAdapter adapter;
+  bool pin = false;
+  Json report{};  // of all ranks, merged
+};
+
+// Resource; one thread only.
+class AdapterLoads {
+ public:
+  AdapterLoads(RankGroup& ranks, AdapterRegistry& registry) : ranks_(ranks), registry_(registry) {}
+
+  // Waits for a slot, and has all ranks fill it. `params` are those of the call `load_adapter` (RPC.md), and `base` the
+  // version that is served. If one rank fails, the others give up, and the slot is free again. Throws the error of the
+  // rank that failed first, kFailedPrecondition if the adapter says that it was trained on another base, and what Take
+  // throws.
+  FilledAdapter Fill(const Json& params, const std::optional<Version>& base, Deadline deadline);
+  // From now on the name means what the slot holds.
+  void Name(FilledAdapter filled);
+  void Drop(const FilledAdapter& filled) { registry_.GiveBack(filled.slot); }
+
+ private:
+  Json FillOnRanks(const Json& request, Deadline deadline);
+
+  RankGroup& ranks_;
+  AdapterRegistry& registry_;
+  FailPoints failpoints_{FailPoints::FromEnvironment("engine")};
+  std::uint64_t loads_ = 0;  // so far
+};
+
+}  // namespace layercast
