@@ -31,7 +31,7 @@ class LAYERCAST_PUBLIC ModulePattern {
   bool operator==(const ModulePattern& other) const { return key() == other.key(); }
 
  private:
-  struct Compiled;
+  struct LAYERCAST_HIDDEN Compiled;
   std::shared_ptr<const Compiled> compiled_;  // copies of this value are the other owners
 };
 

@@ -165,7 +165,13 @@ std::string Lower(std::string text) {
   return text;
 }
 
-void CheckType(const Field& field) {
+// The first to be looked at: another method has other fields.
+void CheckType(const json& parsed) {
+  const auto found = parsed.find("peft_type");
+  if (found == parsed.end() || found->is_null()) {
+    Fail(ErrorCode::kInvalidArgument, "peft_type: expected \"LORA\", got no such field");
+  }
+  const Field field("peft_type", *found);
   if (Lower(field.Text()) != "lora") field.RefuseAsUnsupported("\"LORA\"", "other methods are not served");
 }
 
@@ -194,7 +200,7 @@ void CheckBeginning(const Field& field) {
 // Takes a field that acts. Returns false if there is none of that name.
 bool Take(AdapterConfig& config, const Field& field, const PatternOrder& order) {
   const std::string_view name = field.name();
-  if (name == "peft_type") return CheckType(field), true;
+  if (name == "peft_type") return true;  // looked at before
   if (name == "bias") return CheckBias(field), true;
   if (name == "init_lora_weights") return CheckBeginning(field), true;
   if (name == "r") return config.r = field.Rank(), true;
@@ -271,9 +277,7 @@ std::string Entries(const std::vector<Pattern>& patterns, Value Pattern::*value)
 AdapterConfig AdapterConfig::FromJson(std::string_view text) {
   PatternOrder order;
   const json parsed = Parse(text, order);
-  if (!parsed.contains("peft_type") || parsed.at("peft_type").is_null()) {
-    Fail(ErrorCode::kInvalidArgument, "peft_type: expected \"LORA\", got no such field");
-  }
+  CheckType(parsed);
   AdapterConfig config;
   for (const auto& [name, value] : parsed.items()) {
     if (value.is_null()) continue;

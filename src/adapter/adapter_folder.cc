@@ -32,8 +32,13 @@ std::vector<std::string> NamesIn(const fs::path& folder) {
   return names;
 }
 
+// "adapter_model.bin", and what is part of a split one: "adapter_model-00001-of-00002.bin", or an index.
 bool HoldsTensors(std::string_view name) {
-  return name.ends_with(".safetensors") || name.ends_with(".bin") || name.ends_with(".pt");
+  if (!name.starts_with(kStem)) return false;
+  const std::string_view rest = name.substr(kStem.size());
+  if (!rest.starts_with('.') && !rest.starts_with('-')) return false;
+  return rest.ends_with(".safetensors") || rest.ends_with(".bin") || rest.ends_with(".pt") ||
+         rest.ends_with(".index.json");
 }
 
 // The one file of tensors. A name says that it is one before its content is looked at, so nothing is left aside.
@@ -45,7 +50,7 @@ std::string ChooseFile(const fs::path& folder) {
           ErrorCode::kUnsupported,
           Quote(name) + ": adapters that add tokens are not served: resize the base's embedding, and train that");
     }
-    if (name.starts_with(kStem) && (HoldsTensors(name) || name.ends_with(".index.json"))) found.push_back(name);
+    if (HoldsTensors(name)) found.push_back(name);
   }
   constexpr std::array<std::string_view, 3> kRead = {"adapter_model.safetensors", "adapter_model.bin",
                                                      "adapter_model.pt"};

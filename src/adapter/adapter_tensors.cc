@@ -121,6 +121,7 @@ class AdapterSurveyor {
     module.b = Only(place, factors, embedding ? Factor::kEmbeddingB : Factor::kB);
     ResolveParameter(module);
     module.rank = config_.RankOf(module.pattern_path);
+    if (module.rank < 1) FailWith(place.path + ": expected a rank of at least 1, got " + std::to_string(module.rank));
     module.scale = config_.ScaleOf(module.pattern_path);
     CheckRanks(module);
     return module;

@@ -188,8 +188,8 @@ TEST(AdapterConfig, RefusesOtherMethodsByFieldAndValue) {
     EXPECT_THAT(why, HasSubstr("adapter_config.json: " + field + ": expected ")) << value;
     EXPECT_THAT(why, HasSubstr("got " + value));
   }
-  const std::string loha =
-      testing::ErrorOf([] { (void)AdapterConfig::FromJson(R"({"peft_type": "LOHA"})"); }, ErrorCode::kUnsupported);
+  const std::string loha = testing::ErrorOf(
+      [] { (void)AdapterConfig::FromJson(R"({"alpha": 8, "peft_type": "LOHA"})"); }, ErrorCode::kUnsupported);
   EXPECT_THAT(loha, HasSubstr(R"(peft_type: expected "LORA", got "LOHA")"));
 }
 
