@@ -108,7 +108,7 @@ class AdapterReport {
     for (const std::string& name : survey_.unused) text_ += "targeted, without a tensor: " + Escaped(name) + "\n";
     text_ += "adapter of " + std::to_string(survey_.modules.size()) + " modules, " + std::to_string(bytes_) + " bytes";
     if (zero_modules_ != 0) text_ += ", " + std::to_string(zero_modules_) + " of them with a B of zeros";
-    text_ += "\n";
+    text_ += '\n';
   }
 
   const AdapterFolder adapter_;

@@ -104,8 +104,10 @@ def test_ranks_and_scales_are_pefts(case, tmp_path):
     report = inspect(tmp_path)
     expected = of_peft(wrapped)
     assert len(expected) > 0 and expected == of_peft(peft.PeftModel.from_pretrained(model(kind), tmp_path))
-    if case == "tied":  # PEFT's head computes with the embedding's factors, of which the file has both
-        assert {"model.embed_tokens", "lm_head"} >= {module["module"] for module in report["modules"]}
+    if case == "tied":  # the file has the embedding's factors once more, transposed, as the head's
+        assert ["lm_head", "model.embed_tokens"] == [module["module"] for module in report["modules"]]
+    if case == "embedding_and_head":
+        assert {copy["name"].split(".")[-3] for copy in report["copies"]} == {"embed_tokens", "lm_head"}
     assert of_report(report) == expected
     assert report["zero_modules"] == 0 and report["problems"] == [] and report["unused"] == []
     assert report["peft_version"] == peft.__version__
@@ -169,6 +171,9 @@ def test_whole_modules_are_named_one_by_one(tmp_path):
     trained("llama", target_modules=["q_proj"], modules_to_save=["norm"]).save_pretrained(tmp_path)
     message = inspect(tmp_path, status=1)["error"]["message"]
     assert message.count("norm.weight'") == 5
+    trained("llama", target_modules=["q_proj"], modules_to_save=["lm_head", "embed_tokens"]).save_pretrained(tmp_path)
+    message = inspect(tmp_path, status=1)["error"]["message"]
+    assert ".lm_head.weight'" in message and ".embed_tokens.weight'" in message
 
 
 def test_another_method_is_refused_by_name(tmp_path):

@@ -1,6 +1,6 @@
-// Regular expressions from a checkpoint's configuration or a host program, used for ignored modules and by weights
-// mappers. They are PCRE2's, whose syntax is nearest to Python's: authors of such files have tried their expressions in
-// Python.
+// Regular expressions from a checkpoint's configuration or a host program, used for ignored modules, by weights
+// mappers, and for keys of adapters' patterns. They are PCRE2's, whose syntax is nearest to Python's: authors of such
+// files have tried their expressions in Python.
 #pragma once
 
 #include <memory>
