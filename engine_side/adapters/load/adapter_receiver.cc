@@ -1,7 +1,7 @@
 #include "layercast/adapters/adapter_receiver.h"
 
 #include <algorithm>
-#include <atomic>
+#include <filesystem>
 #include <mutex>
 #include <utility>
 
@@ -113,7 +113,10 @@ class AdapterReceiver::Impl {
                                            ": its configuration is not what the version " + "says: expected " +
                                            offered.config_text + ", got " + text);
     }
-    return Loaded(offered, placing, receiver.report());
+    LoadedAdapter loaded = Loaded(offered, placing, receiver.report());
+    // A folder's adapter is called as the folder, as a checkpoint's version is.
+    if (!source.path.empty()) loaded.version.lineage = std::filesystem::path(source.path).filename().string();
+    return loaded;
   }
 
   std::vector<CapturedBuffer> BuffersOf(std::size_t slot, const Recording& recording) const {

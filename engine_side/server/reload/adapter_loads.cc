@@ -35,6 +35,7 @@ Json Merged(const std::vector<Json>& ranks) {
     merged["rank"] = std::max(merged["rank"].get<int>(), rank["rank"].get<int>());
     merged["digests"].push_back(rank["digest"]);
     reports.push_back(rank["report"]);
+    reports.back()["rank"] = reports.size() - 1;
   }
   merged["report"] = MergeReports(reports);
   return merged;

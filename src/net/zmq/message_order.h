@@ -1,6 +1,6 @@
 // Tells ThreadSanitizer that a message is received after it was sent: it cannot see that itself, because libzmq is not
-// built with it, and both ends of a session may be in one process, as in tests. Called where messages of a session leave
-// and come, which order the accesses to memory that both ends share. Does nothing in other builds.
+// built with it, and both ends of a session may be in one process, as in tests. Called where messages of a session
+// leave and come, which order the accesses to memory that both ends share. Does nothing in other builds.
 #pragma once
 
 #if defined(__SANITIZE_THREAD__)
