@@ -9,6 +9,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -36,8 +37,21 @@ inline RankGroupOptions OneRank(const std::string& model, std::int64_t max_num_s
   return options;
 }
 
+// What is left of a sequence that has ended.
+struct EndedSequence {
+  std::vector<std::int32_t> tokens;
+  std::vector<double> logprobs;
+  std::vector<Version> versions;  // the base's
+  std::optional<Error> error;
+
+  explicit EndedSequence(const Sequence& sequence)
+      : tokens(sequence.tokens), logprobs(sequence.logprobs), error(sequence.error) {
+    for (const TokenVersion& version : sequence.versions) versions.push_back(version.base);
+  }
+};
+
 struct Answer {
-  Sequence sequence;
+  EndedSequence sequence;
   std::string finish;
 };
 
@@ -51,7 +65,7 @@ class GeneratorTest : public ::testing::Test {
  protected:
   explicit GeneratorTest(const std::string& model = "") : GeneratorTest(OneRank(model)) {}
   explicit GeneratorTest(const RankGroupOptions& options)
-      : ranks_(options), generator_(std::make_unique<Generator>(ranks_)) {}
+      : ranks_(options), generator_(std::make_unique<Generator>(ranks_, adapters_)) {}
 
   std::future<Answer> Add(std::vector<std::int32_t> prompt, std::int64_t max_new, std::vector<std::int32_t> stop = {},
                           std::stop_token abandoned = {}) {
@@ -61,7 +75,7 @@ class GeneratorTest : public ::testing::Test {
     request.stop_tokens = std::move(stop);
     auto promise = std::make_shared<std::promise<Answer>>();
     const auto done = [promise](const Sequence& sequence, const char* finish) {
-      promise->set_value({sequence, finish});
+      promise->set_value({EndedSequence(sequence), finish});
     };
     generator_->Add(std::move(request), done, std::move(abandoned));
     return promise->get_future();
@@ -82,6 +96,7 @@ class GeneratorTest : public ::testing::Test {
     generator_->Commit(mode, run, Soon());
   }
 
+  AdapterRegistry adapters_{0, AdapterSwitch::kFinish};
   RankGroup ranks_;
   std::unique_ptr<Generator> generator_;
 };

@@ -76,7 +76,7 @@ TEST_F(GatedGeneratorTest, ACommitThatKeepsGoesOnWithTheNewVersionAndAFreshCache
   AwaitAWholeStep();
   auto end = std::async(std::launch::async, [this] { Commit(3, PauseMode::kAbort); });
   AllowStepsUntilDone(end);
-  const Sequence sequence = Get(answer).sequence;
+  const EndedSequence sequence = Get(answer).sequence;
   EXPECT_EQ(sequence.versions.front(), Step(1));
   const auto second = std::ranges::find(sequence.versions, Step(2));
   ASSERT_NE(second, sequence.versions.end());

@@ -73,8 +73,9 @@ class ReloaderTest : public ::testing::Test {
   }
 
   RankGroup ranks_;
-  Generator generator_{ranks_};
-  Reloader reloader_{ranks_, generator_, "wait"};
+  AdapterRegistry adapters_{0, AdapterSwitch::kFinish};
+  Generator generator_{ranks_, adapters_};
+  Reloader reloader_{ranks_, generator_, adapters_, "wait"};
 };
 
 TEST_F(ReloaderTest, AFailureBeforeTheCommitLeavesTheOldVersion) {
