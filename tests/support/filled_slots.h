@@ -42,12 +42,15 @@ struct FilledWith {
 // Resource: owns the memory. All begins with zeros.
 class FilledSlots {
  public:
-  // `row_of`, `column_of`: the place of a term's row or column in the whole weight.
+  // Which row, column and expert of the whole weight those of a term are.
   using Place = std::function<std::int64_t(const AdapterTerm& term, std::int64_t index)>;
 
   FilledSlots(std::vector<AdapterTerm> terms, const AdapterSlotSizes& sizes, Place row_of = Itself,
-              Place column_of = Itself)
-      : slots_(std::move(terms), sizes, zeros_, zeros_), row_of_(std::move(row_of)), column_of_(std::move(column_of)) {}
+              Place column_of = Itself, Place expert_of = Itself)
+      : slots_(std::move(terms), sizes, zeros_, zeros_),
+        row_of_(std::move(row_of)),
+        column_of_(std::move(column_of)),
+        expert_of_(std::move(expert_of)) {}
 
   AdapterSlots& slots() { return slots_; }
   const AdapterSlots& slots() const { return slots_; }
@@ -97,7 +100,8 @@ class FilledSlots {
     const AdapterTerm& term = slots_.terms()[index];
     const std::int32_t rank = with.has(term) ? with.rank : 0;
     NumbersOf(index, slot, expert) = {.rank = rank, .scale = with.scale};
-    const std::string name = term.layer + "." + term.parameter + "." + term.shard + std::to_string(expert);
+    const std::string name =
+        term.layer + "." + term.parameter + "." + term.shard + std::to_string(expert_of_(term, expert));
     for (std::int64_t j = 0; j < slots_.sizes().max_rank; ++j) {
       const auto value = [&](const char* factor, std::int64_t place) {
         return j < rank ? 0.3F * AdapterValue(name + factor, with.seed, place, j) : 0.0F;
@@ -124,7 +128,7 @@ class FilledSlots {
   HostMemory host_;
   FillingMemory zeros_{host_, std::byte{0}};
   AdapterSlots slots_;
-  Place row_of_, column_of_;
+  Place row_of_, column_of_, expert_of_;
 };
 
 }  // namespace layercast::testing
