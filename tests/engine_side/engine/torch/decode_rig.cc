@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "engine_side/engine/blocks/decoder_description.h"
 #include "engine_side/engine/torch/tensors/torch_type.h"
 #include "engine_side/quant/recipes/recipe_table.h"
 #include "layercast/model/registry.h"
@@ -66,7 +67,9 @@ std::size_t EndOfStep(const std::vector<DecodeRow>& rows, std::size_t begin, boo
 DecodeRig::DecodeRig(const std::string& recipe, const std::string& dtype, Model model)
     : config_(ModelConfig::Parse(std::string_view(ConfigOf(model, dtype)))),
       tree_(ModelRegistry::Builtin().Build(config_, {})),
-      engine_(std::make_unique<Engine>(*tree_, ParallelConfig(), *MakeRecipe(recipe), zeros_, Peers{collective_})),
+      adapters_(AdapterTermsOf(*tree_), {.slots = 3, .max_rank = 6, .dtype = AsDecoder(*tree_).dtype()}),
+      engine_(std::make_unique<Engine>(*tree_, ParallelConfig(), *MakeRecipe(recipe), zeros_, Peers{collective_},
+                                       &adapters_.slots())),
       receiver_(std::make_unique<Receiver>(ModelRegistry::Builtin().Build(config_, {}), ParallelConfig(),
                                            QuantizationConfig{.recipe = recipe}, engine_->Capture())) {}
 
@@ -96,25 +99,26 @@ void DecodeRig::Reload(std::uint64_t seed) {
   receiver_->ReloadWeights(FromIterator(MakeWeightsIterator(std::move(tensors)), std::move(specs), false));
 }
 
-std::vector<float> DecodeRig::DecoderLogits() {
+std::vector<float> DecodeRig::DecoderLogits(const std::vector<std::int32_t>& slots) {
   engine_->DropAll();
   std::vector<float> all;
   for (std::size_t i = 0; i < sequences().size(); ++i) {
-    const SequenceStep step{i, sequences()[i], true};
+    const SequenceStep step{i, sequences()[i], true, slots[i]};
     const Logits logits = engine_->Forward({&step, 1});
     all.insert(all.end(), logits.values.begin(), logits.values.end());
   }
   return all;
 }
 
-std::vector<float> GraphLogits(DecodeGraph& graph) {
+std::vector<float> GraphLogits(DecodeGraph& graph, const std::vector<std::int32_t>& slots) {
   std::vector<DecodeRow> rows;
   for (std::size_t i = 0; i < DecodeRig::sequences().size(); ++i) {
     const auto& tokens = DecodeRig::sequences()[i];
     for (std::size_t position = 0; position < tokens.size(); ++position) {
       rows.push_back({.slot = static_cast<std::int64_t>(i),
                       .position = static_cast<std::int64_t>(position),
-                      .token = tokens[position]});
+                      .token = tokens[position],
+                      .adapter = slots[i]});
     }
   }
   std::ranges::stable_sort(rows, {}, &DecodeRow::position);

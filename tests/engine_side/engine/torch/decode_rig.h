@@ -13,6 +13,7 @@
 #include "layercast/model/config.h"
 #include "layercast/receiver.h"
 #include "src/base/memory/counting_memory.h"
+#include "tests/support/filled_slots.h"
 
 namespace layercast::testing {
 
@@ -35,8 +36,10 @@ class DecodeRig {
   const Engine& engine() const { return *engine_; }
   // Through the pipeline and its commit, into the captured buffers.
   void Reload(std::uint64_t seed);
-  // Of all tokens, sequence by sequence; by the decoder on CPU.
-  std::vector<float> DecoderLogits();
+  // Adapters of all of the model's layers, which the engine has, and graphs may be given.
+  FilledSlots& adapters() { return adapters_; }
+  // Of all tokens, sequence by sequence; by the decoder on CPU. `slots`: the adapter slots of the sequences.
+  std::vector<float> DecoderLogits(const std::vector<std::int32_t>& slots = {-1, -1, -1});
 
  private:
   ModelConfig config_;
@@ -44,12 +47,13 @@ class DecodeRig {
   HostMemory host_;
   FillingMemory zeros_{host_, std::byte{0}};
   std::unique_ptr<Module> tree_;
+  FilledSlots adapters_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Receiver> receiver_;
 };
 
 // The same by a graph of that shape: the sequences' tokens in turn.
-std::vector<float> GraphLogits(DecodeGraph& graph);
+std::vector<float> GraphLogits(DecodeGraph& graph, const std::vector<std::int32_t>& slots = {-1, -1, -1});
 // max|difference| / max|b|; NaN where any is.
 float RelativeDifference(const std::vector<float>& a, const std::vector<float>& b);
 

@@ -25,7 +25,7 @@ class GraphDecoderTest : public ::testing::TestWithParam<DecodeRig::Model> {
   GraphDecoderTest() {
     rig_.Reload(1);
     decoder_ = std::make_unique<GraphDecoder>(rig_.tree(), ParallelConfig(), rig_.engine().Buffers(), MakeRope,
-                                              DecodeRig::shape());
+                                              DecodeRig::shape(), &rig_.adapters().slots());
   }
 
   std::vector<float> Forward(std::uint64_t sequence, const Tokens& tokens, bool all_logits = true) {
@@ -42,6 +42,20 @@ TEST_P(GraphDecoderTest, ComputesWhatTheDecoderDoesAllSequencesAtOnce) {
   for (const Tokens& tokens : DecodeRig::sequences()) steps.push_back({steps.size(), tokens, true});
   EXPECT_LT(RelativeDifference(decoder_->Forward(steps).values, rig_.DecoderLogits()), 1e-5F);
   for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(decoder_->Length(i), DecodeRig::sequences()[i].size());
+}
+
+TEST_P(GraphDecoderTest, ComputesEachSequenceWithItsOwnAdapter) {
+  rig_.adapters().Fill(0, {.seed = 1, .rank = 4});
+  rig_.adapters().Fill(1, {.seed = 2, .rank = 6});
+  const std::vector<std::int32_t> slots = {1, -1, 0};
+  std::vector<SequenceStep> steps;
+  for (const Tokens& tokens : DecodeRig::sequences()) {
+    steps.push_back({steps.size(), tokens, true, slots[steps.size()]});
+  }
+  EXPECT_LT(RelativeDifference(decoder_->Forward(steps).values, rig_.DecoderLogits(slots)), 1e-5F);
+  const SequenceStep none{7, DecodeRig::sequences()[0], false, 3};
+  EXPECT_EQ(ErrorOf([&] { (void)decoder_->Forward({&none, 1}); }, ErrorCode::kInvalidArgument),
+            "sequence 7: there is no adapter slot 3, this engine has 3");
 }
 
 TEST_P(GraphDecoderTest, TakesTokensOfAllSequencesInOneStep) {
