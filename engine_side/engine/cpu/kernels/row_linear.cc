@@ -4,6 +4,7 @@
 #include "engine_side/engine/cpu/kernels/row_linear.h"
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
@@ -129,11 +130,12 @@ void AddBias(const LinearWeights& linear, Activations& y) {
 void Multiply(const Activations& x, const WeightView& weight, Activations& y) {
   LAYERCAST_CHECK(x.cols() == weight.cols && y.rows() == x.rows() && y.cols() == weight.rows);
   const std::size_t padded = x.stride();
-  std::vector<float> panel(std::min(kPanelRows, (weight.rows + 3) / 4 * 4) * padded);
+  const auto panel = std::make_unique_for_overwrite<float[]>(std::min(kPanelRows, (weight.rows + 3) / 4 * 4) * padded);
   for (std::size_t first = 0; first < weight.rows; first += kPanelRows) {
     const std::size_t rows = std::min(kPanelRows, weight.rows - first);
-    for (std::size_t r = 0; r < rows; ++r) ReadPaddedRow(weight, first + r, panel.data() + r * padded);
-    HWY_DYNAMIC_DISPATCH(MultiplyPanel)(x, panel.data(), rows, first, y);
+    ReadPaddedRows(weight, first, rows, panel.get(), padded);
+    std::fill(panel.get() + rows * padded, panel.get() + (rows + 3) / 4 * 4 * padded, 0.0F);
+    HWY_DYNAMIC_DISPATCH(MultiplyPanel)(x, panel.get(), rows, first, y);
   }
 }
 

@@ -70,16 +70,24 @@ void ExpandBlocks(const Decode& decode, const WeightView& weight, std::size_t ro
   }
 }
 
+template <class Decode>
+void ExpandEach(const Decode& decode, const WeightView& weight, std::size_t first, std::size_t count,
+                const ValueTables& tables, float* to, std::size_t stride) {
+  for (std::size_t i = 0; i < count; ++i) ExpandBlocks(decode, weight, first + i, tables, to + i * stride);
+}
+
 }  // namespace
 
-void ExpandRow(const WeightView& weight, std::size_t row, const ValueTables& tables, float* to) {
+void ExpandRows(const WeightView& weight, std::size_t first, std::size_t count, const ValueTables& tables, float* to,
+                std::size_t stride) {
+  const auto expand = [&](const auto& decode) { ExpandEach(decode, weight, first, count, tables, to, stride); };
   switch (weight.dtype) {
-    case DType::kF32: return ExpandBlocks(FromF32(), weight, row, tables, to);
-    case DType::kBF16: return ExpandBlocks(FromBF16(), weight, row, tables, to);
-    case DType::kF16: return ExpandBlocks(FromF16(), weight, row, tables, to);
-    case DType::kF8E4M3: return ExpandBlocks(FromF8{tables.f8_e4m3.data()}, weight, row, tables, to);
-    case DType::kI8: return ExpandBlocks(FromI8(), weight, row, tables, to);
-    case DType::kF4: return ExpandBlocks(FromF4{tables.f4.data()}, weight, row, tables, to);
+    case DType::kF32: return expand(FromF32());
+    case DType::kBF16: return expand(FromBF16());
+    case DType::kF16: return expand(FromF16());
+    case DType::kF8E4M3: return expand(FromF8{tables.f8_e4m3.data()});
+    case DType::kI8: return expand(FromI8());
+    case DType::kF4: return expand(FromF4{tables.f4.data()});
     default: LAYERCAST_CHECK(false && "a weight of another dtype");
   }
 }
@@ -92,12 +100,16 @@ HWY_AFTER_NAMESPACE();
 namespace layercast {
 namespace {
 
-HWY_EXPORT(ExpandRow);
+HWY_EXPORT(ExpandRows);
 
 }  // namespace
 
 void ReadPaddedRow(const WeightView& weight, std::size_t row, float* values) {
-  HWY_DYNAMIC_DISPATCH(ExpandRow)(weight, row, GetValueTables(), values);
+  ReadPaddedRows(weight, row, 1, values, 0);
+}
+
+void ReadPaddedRows(const WeightView& weight, std::size_t first, std::size_t count, float* values, std::size_t stride) {
+  HWY_DYNAMIC_DISPATCH(ExpandRows)(weight, first, count, GetValueTables(), values, stride);
 }
 
 void ReadRow(const WeightView& weight, std::size_t row, float* values) {

@@ -34,6 +34,8 @@ struct WeightView {
 void ReadRow(const WeightView& weight, std::size_t row, float* values);
 // Reads a row like ReadRow, followed by zeros up to whole vectors (Activations::Padded).
 void ReadPaddedRow(const WeightView& weight, std::size_t row, float* values);
+// Reads `count` rows from `first` on in this way, each `stride` floats after the one before it.
+void ReadPaddedRows(const WeightView& weight, std::size_t first, std::size_t count, float* values, std::size_t stride);
 // Reads a vector, which is a weight of one row.
 std::vector<float> ReadVector(const WeightView& weight);
 
