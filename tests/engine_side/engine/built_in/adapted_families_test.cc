@@ -49,6 +49,8 @@ const std::vector<Family>& Families() {
                     "sliding_window_pattern": 2, "query_pre_attn_scalar": 12)"},
       {"Mixtral", kMixtralFields},
       {"MixtralWithExpertRanks", kMixtralFields, 2},
+      {"GptOss", R"(, "architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "num_local_experts": 4,
+                    "num_experts_per_tok": 2, "sliding_window": 4, "swiglu_limit": 0.9)"},
       {"Qwen2Moe", R"(, "architectures": ["Qwen2MoeForCausalLM"], "model_type": "qwen2_moe", "num_experts": 4,
                       "num_experts_per_tok": 2, "moe_intermediate_size": 12, "shared_expert_intermediate_size": 14)"},
       {"DeepseekV2", std::string(R"(, "architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2",

@@ -18,36 +18,49 @@ namespace {
 
 using ElementOf = std::function<float(const std::string& name, std::int64_t row, std::int64_t column)>;
 
-void AddTensorsOf(const Module& module, const std::string& path, std::vector<TensorSpec>& specs) {
+// A tensor of a checkpoint. Of a stack of transposed matrices, [experts, columns, rows], elements are named by expert.
+struct Held {
+  TensorSpec spec;
+  bool transposed = false;
+
+  float Element(const ElementOf& element, std::int64_t index) const {
+    const std::int64_t width = spec.shape.back();
+    if (!transposed) return element(spec.name, index / width, index % width);
+    const std::int64_t columns = spec.shape[1], line = index / width;
+    return element(spec.name + std::to_string(line / columns), index % width, line % columns);
+  }
+};
+
+void AddTensorsOf(const Module& module, const std::string& path, std::vector<Held>& held) {
   for (std::uint32_t i = 0; i < module.parameters().size(); ++i) {
     const TensorSpec& spec = module.parameters()[i].spec;
     for (const ExpectedTensor& tensor : module.Expected(i, path)) {
       Shape shape;
       for (std::size_t d = 0; d < spec.shape.size(); ++d) shape.push_back(tensor.destination.extent[d]);
-      if (path.ends_with(".experts")) shape.erase(shape.begin());  // of one expert
-      specs.push_back({tensor.name, spec.dtype, shape});
+      const bool of_experts = path.ends_with(".experts"), stacked = of_experts && shape[0] > 1;
+      if (of_experts && !stacked) shape.erase(shape.begin());
+      const bool transposed = stacked && shape.size() == 3;
+      if (transposed) std::swap(shape[1], shape[2]);
+      held.push_back({{tensor.name, spec.dtype, shape}, transposed});
     }
   }
-  for (const auto& [name, child] : module.children()) AddTensorsOf(*child, JoinPath(path, name), specs);
+  for (const auto& [name, child] : module.children()) AddTensorsOf(*child, JoinPath(path, name), held);
 }
 
 // Loads what a checkpoint of the whole model would hold, its vocabulary without padding.
 void Load(Module& tree, const ModelConfig& config, MemoryResource& memory, const ElementOf& element) {
   const auto whole = ModelRegistry::Builtin().Build(config, {});
-  std::vector<TensorSpec> specs;
-  AddTensorsOf(*whole, {}, specs);
+  std::vector<Held> held;
+  AddTensorsOf(*whole, {}, held);
   std::vector<std::vector<float>> values;
   std::vector<NamedTensor> tensors;
-  for (TensorSpec& spec : specs) {
+  for (auto& [spec, transposed] : held) {
     if (spec.name.ends_with("embed_tokens.weight") || spec.name.ends_with("lm_head.weight")) {
       spec.shape[0] = config.vocab_size;
     }
-    const std::int64_t columns = spec.shape.back();
     std::vector<float>& of = values.emplace_back(static_cast<std::size_t>(spec.num_elements()));
-    for (std::size_t i = 0; i < of.size(); ++i) {
-      const auto index = static_cast<std::int64_t>(i);
-      of[i] = element(spec.name, index / columns, index % columns);
-    }
+    const Held tensor{spec, transposed};
+    for (std::size_t i = 0; i < of.size(); ++i) of[i] = tensor.Element(element, static_cast<std::int64_t>(i));
     tensors.push_back({.name = spec.name,
                        .tensor = {.dtype = spec.dtype,
                                   .shape = spec.shape,
