@@ -177,6 +177,11 @@ class Reload final : public Subcommand {
         ->needs("--partial");
     app.add_flag("--allow-config-change", request_.allow_config_change,
                  "Take weights whose config.json differs from the engine's in what is computed, and warn");
+    DeclareList(app, "--adapters", request_.adapters,
+                "LoRA adapters of the version that are committed with the base; '*': all that it has")
+        ->needs("--publisher");
+    app.add_flag("--keep-adapters", request_.keep_adapters,
+                 "Keep adapters that say that they were trained on another base");
     app.add_option("--channel", request_.channel, "The data channel to use; by default the fastest")
         ->check(Channel())
         ->excludes(path);

@@ -32,8 +32,13 @@ struct ReloadRequest {
   bool partial = false;                 // the tensors may be a part of the model; other layers keep what they serve
   std::vector<std::string> may_keep{};  // with partial: layers, or modules above them; no others may be left out
   bool allow_config_change = false;     // takes weights whose configuration differs from the engine's: ReloadSource
-  std::string channel{};                // forces "shm", "zmq", ...; an engine without it fails. Empty: the fastest
-  std::string pause_mode{};             // "wait", "abort" or "keep"; empty: the engine's own
+  // Of a publisher's version: the LoRA adapters that are committed with the base, in one moment; {"*"}: all that the
+  // version has. They keep the names that they have in the version.
+  std::vector<std::string> adapters{};
+  // False: a base is refused that an adapter which stays says it was not trained on.
+  bool keep_adapters = false;
+  std::string channel{};     // forces "shm", "zmq", ...; an engine without it fails. Empty: the fastest
+  std::string pause_mode{};  // "wait", "abort" or "keep"; empty: the engine's own
   // True: either all engines commit the version, or none does. Each waits with the whole version staged, and stands
   // still between two forward steps until all of them do. Needs engines whose commit policy is "staged". No protocol
   // can help if an engine dies in the moment of the commit: the others then have the new version, and it has none until

@@ -31,6 +31,9 @@ Json ReloadParams(const ReloadRequest& request) {
   if (request.partial) params["partial"] = true;
   if (request.allow_config_change) params["allow_config_change"] = true;
   if (!request.may_keep.empty()) params["may_keep"] = request.may_keep;
+  const bool all = request.adapters == std::vector<std::string>{"*"};
+  if (!request.adapters.empty()) params["adapters"] = all ? Json("*") : Json(request.adapters);
+  if (request.keep_adapters) params["keep_adapters"] = true;
   if (!request.weights_path.empty()) {
     params["weights_path"] = request.weights_path;
     params["is_checkpoint_format"] = request.is_checkpoint_format;

@@ -102,6 +102,7 @@ class AdapterReceiver::Impl {
                      AdapterPlacing& placing, const std::stop_token& stop) {
     std::string text(offered.config_text.size(), '\0');
     std::vector<CapturedBuffer> buffers = BuffersOf(slot, placing.recording);
+    const CapturedBuffers filled = CapturedBuffers::Adopt(buffers);
     if (offered.text) buffers.push_back(TakeText(*offered.text, text, placing.recording));
     Receiver receiver(placing.Tree(), parallel_, {}, CapturedBuffers::Adopt(std::move(buffers)), receiver_options_);
     const Filling filling(*this, receiver, stop);
@@ -113,7 +114,7 @@ class AdapterReceiver::Impl {
                                            ": its configuration is not what the version " + "says: expected " +
                                            offered.config_text + ", got " + text);
     }
-    LoadedAdapter loaded = Loaded(offered, placing, receiver.report());
+    LoadedAdapter loaded = Loaded(offered, placing, receiver.report(), filled.ServedDigest());
     // A folder's adapter is called as the folder, as a checkpoint's version is.
     if (!source.path.empty()) loaded.version.lineage = std::filesystem::path(source.path).filename().string();
     return loaded;
@@ -142,7 +143,8 @@ class AdapterReceiver::Impl {
     return {.name = kText, .address = reinterpret_cast<std::byte*>(text.data()), .dtype = DType::kU8, .shape = shape};
   }
 
-  LoadedAdapter Loaded(const OfferedAdapter& offered, const AdapterPlacing& placing, const ReloadReport& report) const {
+  LoadedAdapter Loaded(const OfferedAdapter& offered, const AdapterPlacing& placing, const ReloadReport& report,
+                       const Digest& filled) const {
     LoadedAdapter loaded{.name = offered.name,
                          .version = report.version,
                          .base = offered.base,
@@ -165,7 +167,7 @@ class AdapterReceiver::Impl {
       loaded.skipped.push_back(offered.tensors[offered.of_adapter[copy.tensor]].name);
     }
     Digester digester;
-    digester.Update(std::as_bytes(std::span(&report.served_digest, 1)));
+    digester.Update(std::as_bytes(std::span(&filled, 1)));
     digester.Update(BytesOf(placing.numbers));
     loaded.digest = digester.Finish();
     return loaded;

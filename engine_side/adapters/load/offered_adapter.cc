@@ -110,6 +110,20 @@ OfferedAdapter FindAdapter(const AdapterSource& source, const AskingRank& asking
   return source.path.empty() ? AtPublishers(source, asking) : InFolder(source.path);
 }
 
+std::vector<std::string> AdaptersOf(const std::vector<std::string>& publishers, const Version& version,
+                                    Deadline deadline) {
+  ChannelChooser channels;
+  FetchOptions options;
+  options.channels = &channels;
+  options.measure = false;
+  FailPoints none;
+  const auto session =
+      FetchSession::Open(publishers, {"a list of adapters"}, version.lineage, version.step, options, none, deadline);
+  std::vector<std::string> names;
+  for (const auto& [name, text] : AdapterTexts(session->configs().front())) names.push_back(name);
+  return names;
+}
+
 ReloadSource BytesOf(const AdapterSource& source, const OfferedAdapter& offered) {
   if (source.path.empty()) return FromPublishers(source.publishers, offered.lineage, offered.step);
   const auto folder = std::make_shared<const AdapterFolder>(source.path);  // the generator, which is copied, owns it

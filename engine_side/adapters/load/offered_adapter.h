@@ -46,6 +46,9 @@ struct AskingRank {
 // those that there are, if the version has no such adapter, and what AdapterFolder, FetchSession::Open and
 // ReadAdapterTensors throw.
 OfferedAdapter FindAdapter(const AdapterSource& source, const AskingRank& asking);
+// The names of the adapters that publishers have in a version.
+std::vector<std::string> AdaptersOf(const std::vector<std::string>& publishers, const Version& version,
+                                    Deadline deadline);
 // Where its bytes come from.
 ReloadSource BytesOf(const AdapterSource& source, const OfferedAdapter& offered);
 

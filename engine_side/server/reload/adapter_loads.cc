@@ -4,11 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/adapters/load/offered_adapter.h"
 #include "engine_side/server/group/reload_request.h"
 #include "engine_side/server/reload/rank_reports.h"
 #include "layercast/error.h"
 #include "src/adapter/adapter_text.h"
 #include "src/base/utf8.h"
+#include "src/net/zmq/endpoint.h"
 
 namespace layercast {
 namespace {
@@ -20,6 +22,13 @@ std::string NameFrom(const Json& params) {
   std::string name = params.at("name").get<std::string>();
   CheckAdapterName(name);
   return name;
+}
+
+// The adapters that a reload is to bring: a list of names, or "*", all that the version has.
+std::vector<std::string> NamesFrom(const Json& names, const std::vector<std::string>& publishers,
+                                   const Version& version, Deadline deadline) {
+  if (names != "*") return names.get<std::vector<std::string>>();
+  return AdaptersOf(publishers, version, deadline);
 }
 
 // The ranks' answers as one. Throws kInternal if they hold different versions.
@@ -92,14 +101,30 @@ Json AdapterLoads::FillOnRanks(const Json& request, Deadline deadline) {
   return Merged(results);
 }
 
-void AdapterLoads::Name(FilledAdapter filled) {
+std::vector<FilledAdapter> AdapterLoads::FillAll(const Json& params, const Version& version, Deadline deadline) {
+  std::vector<FilledAdapter> filled;
+  const std::vector<std::string> publishers = SplitEndpoints(params.at("publisher").get<std::string>());
   try {
-    failpoints_.Hit("adapter.flip");
+    for (const std::string& name : NamesFrom(params.at("adapters"), publishers, version, deadline)) {
+      const Json request = {{"name", name},
+                            {"adapter", name},
+                            {"publisher", params["publisher"]},
+                            {"lineage", version.lineage},
+                            {"step", version.step},
+                            {"channel", params.value("channel", std::string())}};
+      filled.push_back(Fill(request, std::nullopt, deadline));
+      if (filled.back().adapter.version == version) continue;
+      throw Error(ErrorCode::kFailedPrecondition, "adapter " + Quote(name) + ": expected " + version.ToString() +
+                                                      ", which the base is of, got " +
+                                                      filled.back().adapter.version.ToString());
+    }
   } catch (...) {
-    Drop(filled);
+    for (const FilledAdapter& each : filled) Drop(each);
     throw;
   }
-  registry_.Name(filled.slot, std::move(filled.adapter), filled.pin);
+  return filled;
 }
+
+void AdapterLoads::Name(FilledAdapter filled) { registry_.Name(filled.slot, std::move(filled.adapter), filled.pin); }
 
 }  // namespace layercast

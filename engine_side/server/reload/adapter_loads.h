@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "engine_side/server/adapters/adapter_registry.h"
 #include "engine_side/server/group/rank_group.h"
@@ -32,6 +33,12 @@ class AdapterLoads {
   // rank that failed first, kFailedPrecondition if the adapter says that it was trained on another base, and what Take
   // throws.
   FilledAdapter Fill(const Json& params, const std::optional<Version>& base, Deadline deadline);
+  // Fills slots with the adapters of a version whose base is staged: `params` are those of `reload_weights`, with
+  // "adapters", a list of names, or "*" for all. All of them or none. Throws what Fill throws, and kFailedPrecondition
+  // if the publisher has another version of that name by now.
+  std::vector<FilledAdapter> FillAll(const Json& params, const Version& version, Deadline deadline);
+  // Where a test lets the last step of a load fail.
+  void CheckBeforeName() { failpoints_.Hit("adapter.flip"); }
   // From now on the name means what the slot holds.
   void Name(FilledAdapter filled);
   void Drop(const FilledAdapter& filled) { registry_.GiveBack(filled.slot); }

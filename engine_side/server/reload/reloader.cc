@@ -1,5 +1,6 @@
 #include "engine_side/server/reload/reloader.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "engine_side/server/reload/rank_reports.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/base/utf8.h"
 #include "src/control/answer_time.h"
 #include "src/control/progress_forms.h"
 
@@ -52,9 +54,10 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
     if (held != nullptr) ExpectCanBeHeld(ranks_.commit_policy());
     Enter("receiving", UnderWay{attempt_ + 1, begin});
     Stage(reload, params, deadline);
+    std::vector<FilledAdapter> adapters = FillAdaptersOrDrop(reload, params, deadline);
     Enter("staged");
     const Whole before = LastWhole();
-    Commit(reload, mode, held, deadline);
+    Commit(reload, std::move(adapters), mode, held, deadline);
     KeepOrigin(params);
     Verify(reload, before);
     outcome["ok"] = true;
@@ -90,6 +93,7 @@ Json Reloader::LoadAdapter(const Json& params, HeldReload* held) {
     FilledAdapter filled = loads_.Fill(params, version(), deadline);
     outcome["report"] = filled.report;
     try {
+      loads_.CheckBeforeName();
       if (held != nullptr) {
         AwaitWord(filled, *held, HeldReload::Word::kPrepare, deadline);
         AwaitWord(filled, *held, HeldReload::Word::kCommit, Deadline::After(std::chrono::milliseconds::max()));
@@ -167,8 +171,39 @@ void Reloader::AwaitWord(const RankReload& reload, HeldReload& held, HeldReload:
              deadline);
 }
 
+// The adapters that come with the base, in slots without names. Refuses a base that adapters which stay were not
+// trained on.
+std::vector<FilledAdapter> Reloader::FillAdapters(const RankReload& reload, const Json& params, Deadline deadline) {
+  std::vector<FilledAdapter> filled;
+  if (IsGiven(params, "adapters")) filled = loads_.FillAll(params, reload.version(), deadline);
+  if (params.value("keep_adapters", false)) return filled;
+  std::string others;
+  for (const std::string& name : adapters_.NotOf(reload.version())) {
+    const auto is_it = [&](const FilledAdapter& each) { return each.adapter.name == name; };
+    if (std::ranges::none_of(filled, is_it)) others += (others.empty() ? "" : ", ") + Quote(name);
+  }
+  if (others.empty()) return filled;
+  for (const FilledAdapter& each : filled) loads_.Drop(each);
+  throw Error(ErrorCode::kFailedPrecondition, reload.version().ToString() +
+                                                  " is not the base that adapters say they "
+                                                  "were trained on: " +
+                                                  others +
+                                                  " (unload them, bring them along, or "
+                                                  "say keep_adapters)");
+}
+
+std::vector<FilledAdapter> Reloader::FillAdaptersOrDrop(RankReload& reload, const Json& params, Deadline deadline) {
+  try {
+    return FillAdapters(reload, params, deadline);
+  } catch (...) {
+    reload.Drop();
+    throw;
+  }
+}
+
 // Commits what is staged. If that fails before any rank was told to commit, all ranks drop it.
-void Reloader::Commit(RankReload& reload, PauseMode mode, HeldReload* held, Deadline deadline) {
+void Reloader::Commit(RankReload& reload, std::vector<FilledAdapter> adapters, PauseMode mode, HeldReload* held,
+                      Deadline deadline) {
   const std::function<Version()> on_ranks = [&] {
     Enter("committing");
     reload.Prepare();
@@ -176,12 +211,15 @@ void Reloader::Commit(RankReload& reload, PauseMode mode, HeldReload* held, Dead
     if (held != nullptr) {
       AwaitWord(reload, *held, HeldReload::Word::kCommit, Deadline::After(std::chrono::milliseconds::max()));
     }
-    return CommitOnRanks(reload, deadline);
+    Version version = CommitOnRanks(reload, deadline);
+    for (FilledAdapter& each : std::exchange(adapters, {})) loads_.Name(std::move(each));  // while no pass runs
+    return version;
   };
   try {
     if (held != nullptr) AwaitWord(reload, *held, HeldReload::Word::kPrepare, deadline);
     generator_.Commit(mode, on_ranks, deadline);
   } catch (...) {
+    for (const FilledAdapter& each : adapters) loads_.Drop(each);
     reload.Drop();
     throw;
   }

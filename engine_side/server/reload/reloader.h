@@ -61,7 +61,10 @@ class Reloader {
   static Json Progress(const UnderWay& reload, const std::vector<Json>& of_ranks);
   void Stage(RankReload& reload, const Json& params, Deadline deadline);
   void AwaitWord(const RankReload& reload, HeldReload& held, HeldReload::Word next, Deadline deadline);
-  void Commit(RankReload& reload, PauseMode mode, HeldReload* held, Deadline deadline);
+  std::vector<FilledAdapter> FillAdaptersOrDrop(RankReload& reload, const Json& params, Deadline deadline);
+  std::vector<FilledAdapter> FillAdapters(const RankReload& reload, const Json& params, Deadline deadline);
+  void Commit(RankReload& reload, std::vector<FilledAdapter> adapters, PauseMode mode, HeldReload* held,
+              Deadline deadline);
   void KeepOrigin(const Json& params);
   void AwaitWord(const FilledAdapter& filled, HeldReload& held, HeldReload::Word next, Deadline deadline);
   Version CommitOnRanks(RankReload& reload, Deadline deadline);

@@ -2,13 +2,15 @@
 
 make(base, folder, targets, how, seed) wraps a checkpoint's model, fills the factors from a seed (no B is zero), and has
 PEFT save it: the same call gives the same adapter everywhere, and another seed one whose answers are far off. Oracle
-gives the log-probabilities that transformers and PEFT have for tokens that an engine generated.
+has the logits of transformers and PEFT for tokens that an engine generated. Kept keeps what was made between runs.
 """
 
 import copy
 import functools
 import json
+import pathlib
 import re
+import tempfile
 import warnings
 import zlib
 
@@ -21,8 +23,8 @@ import checkpoints
 # What a set of targets means in each family. Experts and routers are parameters, not modules; the rest are linear layers.
 QUERY_AND_VALUE = ("q_proj", "v_proj", "qkv_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "in_proj", "in_proj_qkvz", "in_proj_qkv",
                    "in_proj_a")
-IN_ATTENTION = ("self_attn", "linear_attn", "mixer")
-IN_MLP = ("mlp", "mixer")
+IN_ATTENTION = ("self_attn", "linear_attn")
+IN_MLP = ("mlp",)
 HOW = {
     "plain": {"r": 8, "lora_alpha": 16},
     "rslora": {"r": 5, "lora_alpha": 7, "use_rslora": True},
@@ -90,15 +92,18 @@ def routers(model):
 def targets_of(model, kind):
     """The target_modules and target_parameters of one of the sets."""
     every = linears(model)
+    is_mamba = model.config.model_type in ("mamba2", "nemotron_h")
+    if is_mamba:  # PEFT targets what Mamba's kernels read themselves in no such model
+        every = [name for name in every if name != "out_proj"]
     modules = {"query_value": [name for name in every if name in QUERY_AND_VALUE],
-               "attention": [name for name in linears(model, IN_ATTENTION) if name not in LATENT],
-               "mlp": linears(model, IN_MLP),
+               "attention": [name for name in linears(model, IN_ATTENTION) if name in every and name not in LATENT],
+               "mlp": [name for name in linears(model, IN_MLP) if name in every],
                "linear": [name for name in every if name not in LATENT],
                "latent": [name for name in every if name in LATENT],
                "ends": [name.rpartition(".")[2] for name, _ in model.named_modules() if name.rpartition(".")[2] in ENDS and of_text(name)]}
     parameters = {"experts": expert_parameters(model), "gate_up": expert_parameters(model, ("gate_up_proj", "up_proj")),
                   "down": expert_parameters(model, ("down_proj",)), "routers": routers(model)}
-    if kind == "all-linear":
+    if kind == "all-linear" and not is_mamba:
         return {"target_modules": "all-linear"}
     if kind in modules and modules[kind]:
         return {"target_modules": modules[kind]}
@@ -159,25 +164,58 @@ def edit(folder, change, **config):
     return folder
 
 
-def make_per_expert(base, out, seed=0, r=3, alpha=6):
-    """An adapter with factors of each expert's own, under the names that experts have in the checkpoint's files. transformers 5 has no
-    modules of these names, so PEFT does not write such a file any more; older ones did."""
+def make_by_hand(base, out, names, seed=0, r=3, alpha=6):
+    """An adapter of the weights of the checkpoint's files whose names match the expression `names`, under these names: for what PEFT does
+    not write. transformers 5 has no modules of single experts any more, so only older ones gave an expert factors of its own."""
     import oracle
 
     tensors = {}
     for name, weight in oracle.read_tensors(base).items():
-        if match := re.fullmatch(r"(.*\.experts\.\d+\.\w+)\.weight", name):
-            rows, columns = weight.shape
-            tensors[f"base_model.model.{match[1]}.lora_A.weight"] = torch.empty(r, columns)
-            tensors[f"base_model.model.{match[1]}.lora_B.weight"] = torch.empty(rows, r)
+        if re.search(names, name) and weight.dim() == 2:
+            module = f"base_model.model.{name.removesuffix('.weight')}"
+            tensors[f"{module}.lora_A.weight"] = torch.empty(r, weight.shape[1])
+            tensors[f"{module}.lora_B.weight"] = torch.empty(weight.shape[0], r)
     if not tensors:
-        raise Unmade(f"{base.name} has no expert that is a module")
+        raise Unmade(f"{base.name} has no {names}")
     fill(tensors.items(), seed)
     out.mkdir(parents=True)
     safetensors.torch.save_file(tensors, out / "adapter_model.safetensors")
-    names = sorted({name.split(".")[-3] for name in tensors})
-    (out / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": r, "lora_alpha": alpha, "target_modules": names}))
+    named = sorted({name.split(".")[-3] for name in tensors})
+    (out / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": r, "lora_alpha": alpha, "target_modules": named}))
     return out
+
+
+BY_HAND = {"per_expert": r"\.experts\.\d+\.\w+\.weight$", "out_proj": r"\.mixer\.out_proj\.weight$"}
+
+
+class Kept:
+    """Adapters that are made once and kept between runs."""
+
+    def __init__(self, cache):
+        made_by = (pathlib.Path(file).read_bytes() for file in (__file__, checkpoints.__file__))
+        self.folder = pathlib.Path(cache) / f"adapters-{zlib.crc32(b''.join(made_by)):08x}"
+
+    def base(self, base):
+        return self._made(f"{base.name}-fp32", lambda out: in_fp32(base, out))
+
+    def adapter(self, base, targets, how="plain", seed=0, dtype=torch.float32):
+        if targets in BY_HAND:
+            return self._made(f"{base.name}-{targets}-{seed}", lambda out: make_by_hand(base, out, BY_HAND[targets], seed))
+        name = f"{base.name}-{targets}-{how}-{seed}-{str(dtype).removeprefix('torch.')}"
+        return self._made(name, lambda out: make(base, out, targets, how, seed, dtype))
+
+    def _made(self, name, make_it):
+        path = self.folder / name
+        if path.exists():
+            return path
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix=".making_") as scratch:
+            made = make_it(pathlib.Path(scratch) / name)
+            try:
+                made.rename(path)
+            except OSError:  # another process was first: its files are the same
+                assert path.exists()
+        return path
 
 
 class Oracle:
@@ -199,26 +237,28 @@ class Oracle:
         return model
 
     def with_merged(self, folder):
-        """The model with the deltas of per-expert factors added to its stacked experts."""
+        """The model with the deltas of make_by_hand added to its weights: in fp32 that is the same function."""
         config = json.loads((folder / "adapter_config.json").read_text())
         model, tensors = copy.deepcopy(self.model), read(folder)
         state = model.state_dict()
-        part_of = {"gate_proj": ("gate_up_proj", 0), "w1": ("gate_up_proj", 0), "up_proj": ("gate_up_proj", 1), "w3": ("gate_up_proj", 1),
-                   "down_proj": ("down_proj", 0), "w2": ("down_proj", 0)}
         for name, a in tensors.items():
-            if not name.endswith("lora_A.weight"):
-                continue
-            b = tensors[name.replace("lora_A", "lora_B")]
-            layers, _, expert, own = re.fullmatch(r"base_model\.model\.(.*)\.(\w+)\.experts\.(\d+)\.(\w+)\.lora_A\.weight", name).groups()
-            block = next(key for key in state if key.startswith(layers + ".") and ".experts." in key).split(".experts.")[0]
-            stack, half = part_of[own]
-            key = f"{block}.experts.{stack}"
-            if key not in state:
-                key = f"{block}.experts.{own}"
-            rows = b.shape[0]
-            with torch.no_grad():
-                state[key][int(expert), half * rows : (half + 1) * rows] += config["lora_alpha"] / config["r"] * (b @ a)
+            if name.endswith("lora_A.weight"):
+                b = tensors[name.replace("lora_A", "lora_B")]
+                with torch.no_grad():
+                    self._part(state, name.removesuffix(".lora_A.weight"), len(b)).add_(b @ a, alpha=config["lora_alpha"] / config["r"])
         return model
+
+    @staticmethod
+    def _part(state, path, rows):
+        """Of a module in the checkpoint's files: the rows of transformers' parameter."""
+        layer, own = re.search(r"layers\.(\d+)\.", path)[1], path.rpartition(".")[2]
+        of_layer = {key: value for key, value in state.items() if f".layers.{layer}." in key and of_text(key)}
+        if not (expert := re.search(r"\.experts\.(\d+)\.", path)):
+            return next(value for key, value in of_layer.items() if key.endswith(f".{own}.weight"))
+        stacks = {key.rpartition(".")[2]: value for key, value in of_layer.items() if ".experts." in key}
+        own = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}.get(own, own)
+        first = rows if own == "up_proj" and own not in stacks else 0
+        return stacks[own if own in stacks else "gate_up_proj"][int(expert[1]), first : first + rows]
 
     @staticmethod
     @torch.no_grad()

@@ -1,4 +1,3 @@
-// Every element of an adapter is its own number, so that where one lands shows where it came from.
 #include "layercast/adapters/adapter_receiver.h"
 
 #include <gmock/gmock.h>
@@ -7,110 +6,34 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <map>
-#include <memory>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "engine_side/adapters/adapter_slots.h"
-#include "layercast/adapters/adapter_weights.h"
 #include "layercast/error.h"
-#include "layercast/publisher.h"
-#include "src/checkpoint/safetensors/safetensors_writer.h"
 #include "tests/engine_side/adapters/load/adapter_models.h"
+#include "tests/engine_side/adapters/load/adapter_rig.h"
 #include "tests/support/error_of.h"
-#include "tests/support/temp_folder.h"
 
 namespace layercast {
 namespace {
 
+using testing::AdapterOnDisk;
 using ::testing::AllOf;
+using testing::AsVector;
 using testing::ErrorOf;
 using ::testing::HasSubstr;
 using testing::kGptOss;
 using testing::kLlama;
 using testing::kPhi3;
+using testing::kPrefix;
 using testing::kQwen3Moe;
+using testing::Rank;
 using testing::TreeOfConfig;
-
-const std::string kPrefix = "base_model.model.model.layers.0.";
-
-// A PEFT folder whose tensors are numbered through, in the order in which they are added.
-class AdapterOnDisk {
- public:
-  explicit AdapterOnDisk(std::string config = R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4})")
-      : config_(std::move(config)) {}
-
-  void Add(const std::string& name, const Shape& shape, float scale = 1.0F) {
-    std::vector<float> values(static_cast<std::size_t>(NumElements(shape)));
-    for (float& value : values) value = scale * next_++;
-    specs_.push_back({name, DType::kF32, shape});
-    values_[name] = std::move(values);
-  }
-  void AddPair(const std::string& module, std::int64_t rank, std::int64_t in, std::int64_t out) {
-    Add(kPrefix + module + ".lora_A.weight", {rank, in});
-    Add(kPrefix + module + ".lora_B.weight", {out, rank});
-  }
-  void Remove(const std::string& name) {
-    std::erase_if(specs_, [&](const TensorSpec& spec) { return spec.name == name; });
-  }
-  const std::vector<float>& operator[](const std::string& name) const { return values_.at(kPrefix + name); }
-
-  std::string Write() const {
-    folder_.Write("adapter_config.json", config_);
-    SafetensorsWriter writer(folder_ / "adapter_model.safetensors", specs_);
-    for (const TensorSpec& spec : specs_) writer.Write(spec.name, std::as_bytes(std::span(values_.at(spec.name))));
-    writer.Commit();
-    return folder_.path().string();
-  }
-
- private:
-  const std::string config_;
-  TempFolder folder_;
-  std::vector<TensorSpec> specs_;
-  std::map<std::string, std::vector<float>> values_;
-  float next_ = 1;
-};
-
-// Two slots of one rank, full of NaN, and the receiver that fills them.
-class Rank {
- public:
-  explicit Rank(const std::string& config, const ParallelConfig& parallel = {}, std::vector<std::string> modules = {})
-      : slots_(AdapterTermsOf(*TreeOfConfig(config, parallel), modules),
-               {.slots = 2, .max_rank = 4, .dtype = DType::kF32}, memory_, memory_),
-        receiver_(TreeOfConfig(config, parallel), parallel,
-                  {.slots = 2, .max_rank = 4, .modules = modules, .dtype = DType::kF32},
-                  {slots_.Buffers(0), slots_.Buffers(1)}) {
-    for (std::size_t slot = 0; slot < 2; ++slot) {
-      for (const CapturedBuffer& buffer : slots_.Buffers(slot)) {
-        std::span values(reinterpret_cast<float*>(buffer.address), static_cast<std::size_t>(NumElements(buffer.shape)));
-        std::ranges::fill(values, std::numeric_limits<float>::quiet_NaN());
-      }
-    }
-  }
-
-  LoadedAdapter Load(const std::string& path, std::size_t slot = 0) { return receiver_.Load(slot, {.path = path}); }
-  LoadedAdapter Load(const AdapterSource& source, std::size_t slot = 0) { return receiver_.Load(slot, source); }
-
-  // Elements of a slot's buffer, row-major.
-  std::span<const float> Values(const std::string& buffer, std::size_t slot = 0) const {
-    for (const CapturedBuffer& each : slots_.Buffers(slot)) {
-      if (each.name != "model.layers.0." + buffer) continue;
-      return {reinterpret_cast<const float*>(each.address), static_cast<std::size_t>(NumElements(each.shape))};
-    }
-    throw std::runtime_error("no buffer " + buffer);
-  }
-
- private:
-  HostMemory memory_;
-  AdapterSlots slots_;
-  AdapterReceiver receiver_;
-};
 
 // Rows [first, first + rows) and columns [column, column + columns) of a matrix of `width` columns, each row followed
 // by zeros up to `to` columns, and the rows by rows of zeros up to `to_rows`.
@@ -123,8 +46,6 @@ std::vector<float> Cut(std::span<const float> matrix, std::size_t width, std::si
   }
   return cut;
 }
-
-std::vector<float> AsVector(std::span<const float> values) { return {values.begin(), values.end()}; }
 
 TEST(AdapterReceiver, CutsFactorsAsTheBaseWeightIsCut) {
   AdapterOnDisk adapter;
@@ -358,75 +279,6 @@ TEST(AdapterReceiver, RefusesTwoModulesForTheSameRows) {
   adapter.AddPair("self_attn.q_proj", 2, 64, 64);
   EXPECT_THAT(ErrorOf([&] { Rank(kPhi3).Load(adapter.Write()); }, ErrorCode::kInvalidArgument),
               HasSubstr("adds to the same rows"));
-}
-
-class PublishedAdapters : public ::testing::Test {
- protected:
-  PublishedAdapters() {
-    policy_.AddPair("self_attn.q_proj", 2, 64, 64);
-    policy_.AddPair("mlp.down_proj", 2, 24, 64);
-    critic_.AddPair("self_attn.v_proj", 2, 64, 32);
-  }
-  AdapterWeights Policy() { return AdapterWeights::FromFolder("policy", policy_.Write()); }
-  AdapterWeights Critic() { return AdapterWeights::FromFolder("critic", critic_.Write()); }
-  AdapterSource From(std::string name = "") {
-    return {.path = {}, .publishers = {publisher_.endpoint()}, .name = std::move(name)};
-  }
-
-  AdapterOnDisk policy_, critic_;
-  Publisher publisher_{PublisherOptions{}};
-};
-
-TEST_F(PublishedAdapters, ComeAsFromTheirFolder) {
-  for (const PublishMode mode : {PublishMode::kSnapshot, PublishMode::kStream}) {
-    for (const bool layer_order : {false, true}) {
-      if (layer_order && mode == PublishMode::kSnapshot) continue;
-      SCOPED_TRACE(layer_order);
-      static std::uint64_t step = 0;
-      const auto published = publisher_.Publish(
-          {.lineage = "run", .step = ++step, .mode = mode, .layer_order = layer_order}, Together({Policy(), Critic()}));
-      for (int rank = 0; rank < 2; ++rank) {
-        const ParallelConfig parallel{.tp_rank = rank, .tp_size = mode == PublishMode::kSnapshot ? 2 : 1};
-        if (rank >= parallel.tp_size) break;
-        Rank from_disk(kLlama, parallel), engine(kLlama, parallel);
-        const LoadedAdapter cold = from_disk.Load(policy_.Write());
-        const LoadedAdapter loaded = engine.Load(From("policy"));
-        EXPECT_EQ(loaded.version, published.version());
-        EXPECT_EQ(loaded.digest, cold.digest);
-        EXPECT_EQ(loaded.report.bytes, loaded.report.bytes_total);
-        for (const char* buffer : {"self_attn.qkv_proj.q_proj_lora_B", "mlp.down_proj.lora_A"}) {
-          EXPECT_EQ(AsVector(engine.Values(buffer)), AsVector(from_disk.Values(buffer)));
-        }
-      }
-    }
-  }
-}
-
-TEST_F(PublishedAdapters, AreFoundByName) {
-  publisher_.Publish({.lineage = "run", .step = 1}, Together({Policy()}));
-  EXPECT_EQ(Rank(kLlama).Load(From()).name, "policy");
-  publisher_.Publish({.lineage = "run", .step = 2}, Together({Policy(), Critic()}));
-  EXPECT_THAT(ErrorOf([&] { Rank(kLlama).Load(From()); }, ErrorCode::kInvalidArgument),
-              AllOf(HasSubstr("'critic'"), HasSubstr("'policy'")));
-  EXPECT_THAT(ErrorOf([&] { Rank(kLlama).Load(From("other")); }, ErrorCode::kNotFound),
-              HasSubstr("'critic', 'policy'"));
-}
-
-TEST_F(PublishedAdapters, SayWhichBaseTheyAreOf) {
-  AdapterWeights adapter = Policy();
-  adapter.base = Version{"base", 7, {1, 2}};
-  publisher_.Publish({.lineage = "run", .step = 1}, Together({std::move(adapter)}));
-  EXPECT_EQ(Rank(kLlama).Load(From()).base, (Version{"base", 7, {1, 2}}));
-}
-
-TEST_F(PublishedAdapters, WhatIsNoAdapterIsRefusedBeforeItIsPublished) {
-  AdapterWeights twice = Policy();
-  EXPECT_THAT(ErrorOf([&] { Together({Policy(), std::move(twice)}); }), HasSubstr("'policy' comes twice"));
-  AdapterWeights slashed = Policy();
-  slashed.name = "a/b";
-  EXPECT_THAT(ErrorOf([&] { Together({std::move(slashed)}); }), HasSubstr("without slashes"));
-  policy_.Remove(kPrefix + "mlp.down_proj.lora_B.weight");
-  EXPECT_THAT(ErrorOf([&] { Together({Policy()}); }), HasSubstr("mlp.down_proj"));
 }
 
 }  // namespace
