@@ -123,12 +123,11 @@ TEST_P(AdaptedFamilies, ComputeWhatMergedWeightsDo) {
 TEST_P(AdaptedFamilies, ComputeWhatMergedWeightsDoWithEachLayersAdapterAlone) {
   SingleRank alone;
   const ModelConfig config = ConfigOf(GetParam());
-  FamilyRank adapted(config, {}, alone);
+  FamilyRank adapted(config, {}, alone), merged(config, {}, alone);
   const std::vector<float> base = LogitsOf(adapted, {-1, -1, -1});
   for (const AdapterTerm& one : adapted.slots().slots().terms()) {
     SCOPED_TRACE(one.layer + " " + one.shard);
     const auto is_one = [&](const AdapterTerm& term) { return term.layer == one.layer && term.shard == one.shard; };
-    FamilyRank merged(config, {}, alone);
     for (FamilyRank* rank : {&adapted, &merged}) {
       rank->slots().Fill(1, {.seed = 5, .rank = 7, .scale = 0.9F, .has = is_one});
     }
@@ -136,6 +135,7 @@ TEST_P(AdaptedFamilies, ComputeWhatMergedWeightsDoWithEachLayersAdapterAlone) {
     const std::vector<float> got = LogitsOf(adapted, {1, 1, 1});
     EXPECT_GT(DifferenceOf(got, base), 1e-3F);
     EXPECT_LT(DifferenceOf(got, LogitsOf(merged, {-1, -1, -1})), GetParam().tolerance);
+    merged.Restore();
   }
 }
 

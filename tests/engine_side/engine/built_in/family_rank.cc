@@ -95,6 +95,9 @@ FamilyRank::FamilyRank(const ModelConfig& config, const ParallelConfig& parallel
   Load(*tree_, config, zeros_, RandomElement);
   AddBuffers(*tree_, {});
   Derive(*tree_, {});
+  for (const CapturedBuffer& buffer : buffers_) {
+    unmerged_.emplace_back(buffer.address, buffer.address + NumBytes(buffer.dtype, buffer.shape));
+  }
   AddPlaces(config, parallel);
   MakeSlots();
   decoder_ = std::make_unique<Decoder>(*tree_, parallel, buffers_, Peers{collective}, MakeRope, std::nullopt,
@@ -210,6 +213,10 @@ void FamilyRank::Merge(std::size_t slot) {
     }
   }
   Derive(*tree_, {});
+}
+
+void FamilyRank::Restore() {
+  for (std::size_t i = 0; i < buffers_.size(); ++i) std::ranges::copy(unmerged_[i], buffers_[i].address);
 }
 
 }  // namespace layercast::testing

@@ -29,6 +29,8 @@ class FamilyRank {
   const std::vector<CapturedBuffer>& buffers() const { return buffers_; }
   // weight += scale * B A of the slot's adapter, and what derives from it anew. For a single rank.
   void Merge(std::size_t slot);
+  // Undoes that.
+  void Restore();
 
  private:
   // Of a parameter of this rank, its rows' and columns' indices in their checkpoint tensors, element by element.
@@ -48,7 +50,8 @@ class FamilyRank {
   std::unique_ptr<Module> tree_;
   std::vector<Buffer> derived_;
   std::vector<CapturedBuffer> buffers_;
-  std::map<std::string, Places> places_;  // by the names of buffers
+  std::vector<std::vector<std::byte>> unmerged_;  // what they held at first
+  std::map<std::string, Places> places_;          // by the names of buffers
   std::unique_ptr<FilledSlots> slots_;
   std::unique_ptr<Decoder> decoder_;
 };
