@@ -4,6 +4,7 @@
 
 #include "engine_side/engine/cpu/kernels/row_kernels.h"
 #include "engine_side/engine/cpu/kernels/row_linear.h"
+#include "src/base/check.h"
 
 namespace layercast {
 namespace {
@@ -58,6 +59,7 @@ std::vector<LowRankTerm> TermsOf(const AdapterOperand& adapter, const SlotGroups
     for (std::size_t i = adapter.first; i < adapter.first + adapter.count; ++i) {
       const AdapterNumbers& numbers = adapter.slots->NumbersOf(i, group.slot, adapter.expert);
       if (numbers.rank <= 0) continue;
+      LAYERCAST_CHECK(numbers.rank <= adapter.slots->sizes().max_rank);
       const AdapterTerm& term = adapter.slots->terms()[i];
       const auto rank = static_cast<std::size_t>(numbers.rank);
       terms.push_back({.group = &group,

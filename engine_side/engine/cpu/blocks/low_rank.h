@@ -31,8 +31,8 @@ SlotGroups GroupBySlot(std::span<const TokenRow> rows);
 struct LowRankTerm {
   const SlotGroup* group;
   const AdapterTerm* term;
-  WeightView a,
-      b;  // their first `rank` rows or columns: A [rank, columns], or, looked up, [columns, rank]; B [rows, rank]
+  // As much of them as the adapter's rank needs: A [rank, columns], or, looked up, [columns, rank]; B [rows, rank].
+  WeightView a, b;
   float scale;
 };
 
