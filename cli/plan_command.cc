@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/adapter_plan.h"
 #include "cli/arguments/arguments.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/wrapped.h"
@@ -249,8 +250,11 @@ class Plan final : public Subcommand {
     app.add_flag("--requantize", quantization_.requantize, "Requantizes as `serve` would with the folder's checkpoint");
     DeclareScales(app, scales_);
     DeclareWeightRules(app, weight_rules_);
-    DeclareList(app, "--publisher", publishers_, "Plans for its newest version instead of the folder's checkpoint")
-        ->check(EachOf(Endpoint()));
+    CLI::Option* const publisher =
+        DeclareList(app, "--publisher", publishers_, "Plans for its newest version instead of the folder's checkpoint")
+            ->check(EachOf(Endpoint()));
+    app.add_option("--adapter", adapter_, "Plans a LoRA adapter instead, a folder of PEFT: where it goes in a slot")
+        ->excludes(publisher);
     timeout_.Declare(app);
   }
 
@@ -270,6 +274,7 @@ class Plan final : public Subcommand {
         BuildWithNamedDraft(ModelDescription::FromDirectory(checkpoint_.path()), parallel_, NamedDraft::Read(draft));
     HoldScales(*tree, scales_);
     if (!weight_rules_.empty()) WeightRules::FromFile(weight_rules_).ApplyTo(*tree);
+    if (!adapter_.empty()) return RunOfAdapter(output, *tree);
     std::vector<std::string> config_changes;
     const auto [manifest, parts] =
         publishers_.empty() ? OfCheckpoint(WithNamedDraft(checkpoint_.Source(), draft), *tree, quantization_)
@@ -291,7 +296,18 @@ class Plan final : public Subcommand {
   }
 
  private:
+  void RunOfAdapter(Output& output, const Module& base) const {
+    const AdapterPlan adapter = PlanAdapter(adapter_, base);
+    const CheckedPlan checked = LoadPlan::Check(*adapter.tree, adapter.manifest);
+    PlanReport report(checked.plan, adapter.manifest, parallel_, *adapter.tree);
+    report.json()["modules"] = adapter.modules;
+    report.json()["problems"] = adapter.problems;
+    if (adapter.problems.empty()) return output.Print(report.json(), Wrapped(report.text()));
+    output.PrintAndThrow(report.json(), Wrapped(report.text()), ErrorCode::kInvalidArgument, adapter.problems);
+  }
+
   std::string draft_;
+  std::string adapter_;
   CheckpointFlags checkpoint_;
   ParallelConfig parallel_;
   bool expert_parallel_ = false;

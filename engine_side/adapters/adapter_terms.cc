@@ -16,6 +16,11 @@ namespace {
 
 constexpr std::string_view kWeight = "weight", kGateUp = "w13_weight", kDown = "w2_weight";
 
+bool IsLookup(const Module& layer) {
+  return dynamic_cast<const VocabParallelEmbedding*>(&layer) != nullptr &&
+         dynamic_cast<const ParallelLMHead*>(&layer) == nullptr;
+}
+
 // What the terms of one layer have in common, and then each of them.
 class TermsOfLayer {
  public:
@@ -26,7 +31,7 @@ class TermsOfLayer {
     for (std::uint32_t i = 0; i < layer_.parameters().size(); ++i) {
       const TensorSpec& spec = layer_.parameters()[i].spec;
       if (spec.shape.size() == 2 && spec.name == kWeight) {
-        dynamic_cast<const VocabParallelEmbedding*>(&layer_) != nullptr && !IsHead() ? AddLookup(i) : AddLinear(i);
+        IsLookup(layer_) ? AddLookup(i) : AddLinear(i);
       } else if (spec.shape.size() == 3 && (spec.name == kGateUp || spec.name == kDown)) {
         AddExperts(i);
       }
@@ -41,8 +46,6 @@ class TermsOfLayer {
   }
 
  private:
-  bool IsHead() const { return dynamic_cast<const ParallelLMHead*>(&layer_) != nullptr; }
-
   AdapterTerm Term(std::uint32_t parameter, std::string shard, std::int64_t columns) const {
     const Parameter& of = layer_.parameters()[parameter];
     return {.layer = path_,
@@ -96,9 +99,18 @@ class TermsOfLayer {
   std::vector<AdapterTerm>& terms_;
 };
 
+// Whether this rank computes with the embedding, or the head. In a pipeline the last stage has the embedding for a tied
+// head alone, and the others have no head.
+bool LooksUp(const Module& root) { return !root.parallel() || root.parallel()->pp_rank == 0; }
+bool HasHead(const Module& root) {
+  return !root.parallel() || root.parallel()->pp_rank + 1 == root.parallel()->pp_size;
+}
+
 void AddTerms(const Module& root, const Module& module, const std::string& path, std::vector<AdapterTerm>& terms) {
   if (!module.held_by().empty()) return;
+  if (IsLookup(module) && !LooksUp(root)) return;
   if (const std::string_view tied_to = module.tied_to(); !tied_to.empty()) {
+    if (!HasHead(root)) return;
     const Module* tied = const_cast<Module&>(root).FindModule(tied_to);
     if (tied != nullptr && !tied->parameters().empty()) TermsOfLayer(module, path, terms).AddTiedHead(*tied);
     return;

@@ -12,7 +12,8 @@
 namespace layercast {
 namespace {
 
-constexpr std::array<std::string_view, 2> kProjections = {"gate_up_proj", "down_proj"};  // from the inner wrapper out
+constexpr std::array<std::string_view, 3> kProjections = {"gate_up_proj", "up_proj",
+                                                          "down_proj"};  // from the inner wrapper out
 constexpr std::array<int, 3> kFirstRight = {0, 19, 1};
 
 // Whether an entry of target_parameters names that parameter.
@@ -29,7 +30,8 @@ void CheckTargets(const AdapterConfig& config, const std::string& module_path) {
     const std::string name = target.substr(dot + 1);
     if (std::ranges::find(kProjections, name) != kProjections.end()) continue;
     throw Error(ErrorCode::kUnsupported, module_path + ": target_parameters " + Quote(target) +
-                                             ": expected gate_up_proj or down_proj of experts, got " + Quote(name));
+                                             ": expected gate_up_proj, up_proj or down_proj of experts, got " +
+                                             Quote(name));
   }
 }
 

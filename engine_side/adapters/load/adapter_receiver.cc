@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "engine_side/adapters/load/adapter_placing.h"
+#include "engine_side/adapters/load/base_copies.h"
 #include "engine_side/adapters/load/offered_adapter.h"
 #include "engine_side/reload/receive/attempt_stop.h"
 #include "engine_side/reload/receive/one_at_a_time.h"
@@ -14,6 +16,7 @@
 #include "layercast/model/module.h"
 #include "layercast/receiver.h"
 #include "src/base/digest/digest.h"
+#include "src/base/failpoint.h"
 #include "src/base/utf8.h"
 
 namespace layercast {
@@ -63,7 +66,11 @@ class AdapterReceiver::Impl {
  public:
   Impl(std::unique_ptr<Module> base, const ParallelConfig& parallel, const AdapterOptions& options,
        std::vector<std::vector<CapturedBuffer>> slots, const ReceiverOptions& receiver)
-      : base_(std::move(base)), parallel_(parallel), options_(options), receiver_options_(receiver) {
+      : base_(std::move(base)),
+        parallel_(parallel),
+        options_(options),
+        receiver_options_(receiver),
+        failpoints_(FailPoints::FromEnvironment("rank" + std::to_string(parallel.engine_rank()))) {
     if (base_ == nullptr) throw Error(ErrorCode::kInvalidArgument, "an adapter receiver: expected a tree, got none");
     terms_ = AdapterTermsOf(*base_, options.modules);
     for (std::vector<CapturedBuffer>& slot : slots) {
@@ -91,6 +98,8 @@ class AdapterReceiver::Impl {
     });
   }
 
+  void SetServed(CapturedBuffers served) { served_ = std::move(served); }
+
   void Cancel(std::uint64_t attempt) {
     stop_.Cancel(attempt);
     const std::lock_guard lock(mutex_);
@@ -103,12 +112,19 @@ class AdapterReceiver::Impl {
     std::string text(offered.config_text.size(), '\0');
     std::vector<CapturedBuffer> buffers = BuffersOf(slot, placing.recording);
     const CapturedBuffers filled = CapturedBuffers::Adopt(buffers);
+    std::optional<BaseCopies> copies;
+    if (served_ && !offered.adapter.copies.empty()) {
+      copies.emplace(*base_, offered, *served_, placing.recording);
+      buffers.insert(buffers.end(), copies->buffers().begin(), copies->buffers().end());
+    }
     if (offered.text) buffers.push_back(TakeText(*offered.text, text, placing.recording));
     Receiver receiver(placing.Tree(), parallel_, {}, CapturedBuffers::Adopt(std::move(buffers)), receiver_options_);
     const Filling filling(*this, receiver, stop);
     receiver.Stage(BytesOf(source, offered), attempt_);
+    failpoints_.Hit("adapter.fill");
     receiver.Commit();
     receiver.VerifyServed();
+    if (copies) copies->Check();
     if (text != offered.config_text) {
       throw Error(ErrorCode::kCorrupt, "adapter " + Quote(offered.name) +
                                            ": its configuration is not what the version " + "says: expected " +
@@ -117,6 +133,7 @@ class AdapterReceiver::Impl {
     LoadedAdapter loaded = Loaded(offered, placing, receiver.report(), filled.ServedDigest());
     // A folder's adapter is called as the folder, as a checkpoint's version is.
     if (!source.path.empty()) loaded.version.lineage = std::filesystem::path(source.path).filename().string();
+    loaded.report.version = loaded.version;
     return loaded;
   }
 
@@ -164,7 +181,8 @@ class AdapterReceiver::Impl {
       }
     }
     for (const AdapterTensors::Copy& copy : offered.adapter.copies) {
-      loaded.skipped.push_back(offered.tensors[offered.of_adapter[copy.tensor]].name);
+      loaded.skipped.push_back(offered.own[copy.tensor].name);
+      if (!served_) loaded.warnings.push_back(loaded.skipped.back() + " was not compared with what is served");
     }
     Digester digester;
     digester.Update(std::as_bytes(std::span(&filled, 1)));
@@ -196,7 +214,9 @@ class AdapterReceiver::Impl {
   const AdapterOptions options_;
   ReceiverOptions receiver_options_;
   std::vector<AdapterTerm> terms_;
+  std::optional<CapturedBuffers> served_;           // the base's
   std::vector<std::vector<CapturedBuffer>> slots_;  // each sorted by name
+  FailPoints failpoints_;
   OneAtATime calls_;
   AttemptStop stop_;
   std::uint64_t attempt_ = 0;
@@ -218,6 +238,7 @@ AdapterReceiver::~AdapterReceiver() = default;
 LoadedAdapter AdapterReceiver::Load(std::size_t slot, const AdapterSource& source, std::uint64_t attempt) {
   return impl_->Load(slot, source, attempt);
 }
+void AdapterReceiver::SetServed(CapturedBuffers served) { impl_->SetServed(std::move(served)); }
 void AdapterReceiver::Cancel(std::uint64_t attempt) { impl_->Cancel(attempt); }
 
 }  // namespace layercast

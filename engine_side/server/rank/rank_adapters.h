@@ -27,6 +27,8 @@ class RankAdapters {
                const ReceiverOptions& receiver);
 
   const AdapterSlots& slots() const { return slots_; }
+  // See AdapterReceiver.
+  void SetServed(const CapturedBuffers& served) { receiver_->SetServed(served); }
 
   // Fills a slot that no sequence uses. Params: {"slot", "load", "weights_path" | "publisher", "lineage", "step",
   // "adapter", "timeout_ms", "channel"}. Returns what the load found (docs/adapters.md).

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "layercast/captured_buffer.h"
+#include "layercast/captured_buffers.h"
 #include "layercast/dtype.h"
 #include "layercast/export.h"
 #include "layercast/parallel.h"
@@ -88,6 +89,9 @@ class LAYERCAST_PUBLIC AdapterReceiver {
   AdapterReceiver(const AdapterReceiver&) = delete;
   AdapterReceiver& operator=(const AdapterReceiver&) = delete;
 
+  // What the engine serves of the base. Copies of base weights that come with an adapter are compared with it, and an
+  // adapter is refused whose copies differ. Without it a warning says that nobody compared them.
+  void SetServed(CapturedBuffers served);
   // Fills the slot, in place, with what lies beyond the adapter's ranks set to zero, and reads it back. Buffers of
   // parts that the adapter does not have are left as they are. `attempt` grows with every load and is the same on all
   // ranks, as in Receiver::Stage; 0: the receiver counts. Throws Error, naming the module or tensor: kUnsupported for

@@ -230,7 +230,7 @@ TEST(AdapterTensors, RefuseWrappersThatTargetParametersDoNotExplain) {
               HasSubstr("a multiple of rank 8"));
   EXPECT_THAT(WhyRefused(Linear(kExperts, 24), Configured(R"("target_parameters": ["experts.gate_up_proj_bias"])"),
                          ErrorCode::kUnsupported),
-              HasSubstr("expected gate_up_proj or down_proj of experts, got 'gate_up_proj_bias'"));
+              HasSubstr("expected gate_up_proj, up_proj or down_proj of experts, got 'gate_up_proj_bias'"));
 }
 
 TEST(AdapterTensors, OfSingleExpertsArePlain) {

@@ -16,13 +16,13 @@
 #include "engine_side/engine/built_in/engine.h"
 #include "engine_side/engine/ranks/shared_memory_collective.h"
 #include "engine_side/engine/ranks/shared_memory_stage_link.h"
-#include "engine_side/engine/sampler.h"
 #include "engine_side/reload/commit/committer.h"
 #include "engine_side/reload/receive/attempt_stop.h"
 #include "engine_side/server/group/json_stream.h"
 #include "engine_side/server/group/memory_file.h"
 #include "engine_side/server/group/model_files.h"
 #include "engine_side/server/group/reload_request.h"
+#include "engine_side/server/rank/process/pick_token.h"
 #include "engine_side/server/rank/rank_adapters.h"
 #include "engine_side/server/rank/rank_export.h"
 #include "engine_side/server/rank/version_file.h"
@@ -93,6 +93,7 @@ class RankProcess {
                                          slots());
     }
     receiver_ = std::make_unique<Receiver>(std::move(model), parallel_, quantization, engine_->Capture(), receiver);
+    if (adapters_) adapters_->SetServed(receiver_->captured());
     lender_ =
         std::make_unique<WeightsLender>(receiver_->captured(), ConfigTextToSend(files_.description().config_json()));
   }
@@ -336,24 +337,9 @@ class RankProcess {
     if (parallel_.engine_rank() != parallel_.sampling_rank()) return Json::object();
     Json picked = Json::array();
     for (std::size_t row = 0; row < logits.rows(); ++row) {
-      picked.push_back(Pick(logits.row(row), params["steps"][row]));
+      picked.push_back(PickToken(logits.row(row), params["steps"][row]));
     }
     return {{"picked", std::move(picked)}};
-  }
-
-  // Returns {"token", "logprob"}, or {"error"} where the logits are broken: that fails this sequence, and not the step,
-  // which all ranks have made.
-  static Json Pick(std::span<const float> logits, const Json& step) {
-    const SamplingParams sampling{.temperature = step["temperature"].get<double>(),
-                                  .top_p = step["top_p"].get<double>(),
-                                  .top_k = step["top_k"].get<std::int64_t>(),
-                                  .seed = step["seed"].get<std::uint64_t>()};
-    try {
-      const SampledToken token = Sample(logits, sampling, step["index"].get<std::uint64_t>());
-      return {{"token", token.token}, {"logprob", token.logprob}};
-    } catch (const Error& error) {
-      return {{"error", ErrorToJson(error)}};
-    }
   }
 
   Json Drop(const Json& params) {

@@ -1,0 +1,21 @@
+#include "engine_side/server/rank/process/pick_token.h"
+
+#include "engine_side/engine/sampler.h"
+#include "layercast/error.h"
+
+namespace layercast {
+
+Json PickToken(std::span<const float> logits, const Json& step) {
+  const SamplingParams sampling{.temperature = step["temperature"].get<double>(),
+                                .top_p = step["top_p"].get<double>(),
+                                .top_k = step["top_k"].get<std::int64_t>(),
+                                .seed = step["seed"].get<std::uint64_t>()};
+  try {
+    const SampledToken token = Sample(logits, sampling, step["index"].get<std::uint64_t>());
+    return {{"token", token.token}, {"logprob", token.logprob}};
+  } catch (const Error& error) {
+    return {{"error", ErrorToJson(error)}};
+  }
+}
+
+}  // namespace layercast
