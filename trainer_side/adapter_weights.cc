@@ -129,7 +129,7 @@ Weights Together(std::vector<AdapterWeights> adapters, std::optional<Weights> ba
   auto walks = std::make_shared<WalksOfParts>();  // the walks of the result own it together
   Weights together;
   std::map<std::string, std::string> texts;
-  if (base) {
+  if (base && base->walk) {
     walks->push_back({.adapter = {}, .text = {}, .walk = base->walk});
     Append(*base, walks->back(), together);
   }
@@ -150,13 +150,15 @@ Weights Together(std::vector<AdapterWeights> adapters, std::optional<Weights> ba
       together.specs.push_back({name, DType::kU8, {bytes}});
       together.parts.emplace_back();
     }
-    walks->push_back({.adapter = adapter.name, .text = {}, .walk = std::move(adapter.weights.walk)});
+    if (!adapter.weights.walk) continue;
+    walks->push_back({.adapter = adapter.name, .text = {}, .walk = adapter.weights.walk});
     Append(adapter.weights, walks->back(), together);
     together.borrowed = together.borrowed && adapter.weights.borrowed;
   }
-  const bool learns = base && base->specs.empty();
-  const auto unknown = [](const AdapterWeights& adapter) { return adapter.weights.specs.empty(); };
-  if (learns || std::ranges::any_of(adapters, unknown)) {  // a snapshot learns what it holds as it walks
+  const auto unknown = [](const Weights& weights) { return weights.walk && weights.specs.empty(); };
+  if ((base && unknown(*base)) ||
+      std::ranges::any_of(adapters, unknown,
+                          &AdapterWeights::weights)) {  // a snapshot learns what it holds as it walks
     together.specs.clear();
     together.parts.clear();
   }

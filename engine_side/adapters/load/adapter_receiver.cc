@@ -22,7 +22,20 @@
 namespace layercast {
 namespace {
 
+constexpr std::int64_t kLargestRank = 512;
 constexpr const char* kText = "adapter.config";  // the parameter that takes the adapter's configuration
+
+void Check(const AdapterOptions& options) {
+  if (options.max_rank < 1 || options.max_rank > kLargestRank) {
+    throw Error(ErrorCode::kInvalidArgument, "adapter slots: expected a largest rank of 1 to " +
+                                                 std::to_string(kLargestRank) + ", got " +
+                                                 std::to_string(options.max_rank));
+  }
+  if (options.dtype != DType::kBF16 && options.dtype != DType::kF16 && options.dtype != DType::kF32) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "adapter slots: expected factors of bf16, f16 or f32, got " + std::string(Name(options.dtype)));
+  }
+}
 
 AdapterPart PartOf(const AdapterTerm& term, const AdapterOptions& options) {
   const auto buffer = [&](std::string name, Shape shape) {
@@ -72,6 +85,7 @@ class AdapterReceiver::Impl {
         receiver_options_(receiver),
         failpoints_(FailPoints::FromEnvironment("rank" + std::to_string(parallel.engine_rank()))) {
     if (base_ == nullptr) throw Error(ErrorCode::kInvalidArgument, "an adapter receiver: expected a tree, got none");
+    Check(options);
     terms_ = AdapterTermsOf(*base_, options.modules);
     for (std::vector<CapturedBuffer>& slot : slots) {
       slots_.push_back(Checked(std::move(slot), terms_, options_, slots_.size()));
@@ -111,7 +125,7 @@ class AdapterReceiver::Impl {
                      AdapterPlacing& placing, const std::stop_token& stop) {
     std::string text(offered.config_text.size(), '\0');
     std::vector<CapturedBuffer> buffers = BuffersOf(slot, placing.recording);
-    const CapturedBuffers filled = CapturedBuffers::Adopt(buffers);
+    const CapturedBuffers factors = CapturedBuffers::Adopt(buffers);
     std::optional<BaseCopies> copies;
     if (served_ && !offered.adapter.copies.empty()) {
       copies.emplace(*base_, offered, *served_, placing.recording);
@@ -130,7 +144,8 @@ class AdapterReceiver::Impl {
                                            ": its configuration is not what the version " + "says: expected " +
                                            offered.config_text + ", got " + text);
     }
-    LoadedAdapter loaded = Loaded(offered, placing, receiver.report(), filled.ServedDigest());
+    // The same wherever the adapter came from: of the factors alone.
+    LoadedAdapter loaded = Loaded(offered, placing, receiver.report(), factors.ServedDigest());
     // A folder's adapter is called as the folder, as a checkpoint's version is.
     if (!source.path.empty()) loaded.version.lineage = std::filesystem::path(source.path).filename().string();
     loaded.report.version = loaded.version;
@@ -161,7 +176,7 @@ class AdapterReceiver::Impl {
   }
 
   LoadedAdapter Loaded(const OfferedAdapter& offered, const AdapterPlacing& placing, const ReloadReport& report,
-                       const Digest& filled) const {
+                       const Digest& factors) const {
     LoadedAdapter loaded{.name = offered.name,
                          .version = report.version,
                          .base = offered.base,
@@ -185,7 +200,7 @@ class AdapterReceiver::Impl {
       if (!served_) loaded.warnings.push_back(loaded.skipped.back() + " was not compared with what is served");
     }
     Digester digester;
-    digester.Update(std::as_bytes(std::span(&filled, 1)));
+    digester.Update(std::as_bytes(std::span(&factors, 1)));
     digester.Update(BytesOf(placing.numbers));
     loaded.digest = digester.Finish();
     return loaded;
@@ -225,6 +240,7 @@ class AdapterReceiver::Impl {
 };
 
 std::vector<AdapterPart> AdapterParts(const Module& model, const AdapterOptions& options) {
+  Check(options);
   std::vector<AdapterPart> parts;
   for (const AdapterTerm& term : AdapterTermsOf(model, options.modules)) parts.push_back(PartOf(term, options));
   return parts;
