@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from layercast import _native
 from layercast._native import Version
+from layercast.adapter_receiver import AdapterPart, AdapterReceiver, AdapterTerm, LoadedAdapter, adapter_parts
 from layercast.checkpoint import Checkpoint
-from layercast.controller import Controller, EngineOutcome, Sequence
+from layercast.controller import Controller, EngineOutcome, Sequence, Span
 from layercast.errors import (
     Cancelled,
     Corrupt,
@@ -51,6 +52,9 @@ from layercast.proofs import Comparison, Verification, compare, verify
 __version__: str = _native.__version__
 
 __all__ = [
+    "AdapterPart",
+    "AdapterReceiver",
+    "AdapterTerm",
     "Box",
     "Cancelled",
     "Checkpoint",
@@ -65,6 +69,7 @@ __all__ = [
     "Internal",
     "InvalidArgument",
     "LoadPlan",
+    "LoadedAdapter",
     "NotFound",
     "Placement",
     "Progress",
@@ -75,12 +80,14 @@ __all__ = [
     "Report",
     "ResourceExhausted",
     "Sequence",
+    "Span",
     "Tensor",
     "TensorSpec",
     "Unavailable",
     "Unsupported",
     "Verification",
     "Version",
+    "adapter_parts",
     "buffer_specs",
     "compare",
     "dequantize",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from layercast.http_commands import asks_http, run
+from layercast.http.http_commands import asks_http, run
 from layercast.program import program
 
 

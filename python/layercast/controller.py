@@ -14,7 +14,7 @@ from layercast._asynchronous import in_thread
 from layercast._native import Version
 from layercast.closing import OfOneProcess
 from layercast.errors import Cancelled, Error, InvalidArgument, of_code
-from layercast.http_engines import Answered, HttpEngines, is_http
+from layercast.http.http_engines import Answered, HttpEngines, is_http
 from layercast.progress import Progress, Told
 from layercast.publisher import Published, Publisher
 from layercast.report import Report
@@ -32,18 +32,24 @@ class EngineOutcome:
     error: Error | None
 
 
+class Span(tuple[int, int, Version]):
+    """``(start, end, version)``: which version of the base tokens ``[start, end)`` came from. ``adapter`` is the version of
+    the sequence's LoRA adapter, None if it has none."""
+
+    adapter: Version | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Sequence:
     """A generated sequence, without its prompt.
 
-    ``logprobs`` are natural logarithms at temperature 1; ``finish`` is "length", "stop" or "aborted"; ``spans`` are
-    ``(start, end, version)``: which version tokens ``[start, end)`` came from.
+    ``logprobs`` are natural logarithms at temperature 1; ``finish`` is "length", "stop" or "aborted".
     """
 
     tokens: list[int]
     logprobs: list[float]
     finish: str
-    spans: list[tuple[int, int, Version]]
+    spans: list[Span]
 
 
 class Controller(OfOneProcess):
@@ -108,6 +114,67 @@ class Controller(OfOneProcess):
             outcomes = [_outcome(native) for native in self._native.reload(tell, **options)]
         return _checked(outcomes) if check else outcomes
 
+    def load_adapter(
+        self,
+        name: str,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        publisher: Publisher | Published | str | Iterable[str] | None = None,
+        version: Version | None = None,
+        adapter: str = "",
+        pin: bool = False,
+        all_or_none: bool = False,
+        timeout: float = 300.0,
+        check: bool = True,
+    ) -> list[EngineOutcome]:
+        """Loads a LoRA adapter on all engines under a name, or a new version of the one that has that name.
+
+        Sequences that use the old version end with it; engines do not stand still. They have memory for so many adapters
+        as ``serve --adapter-slots`` says, one of which a new version takes beside the old one.
+
+        Args:
+            path: a PEFT folder that the engines can read.
+            publisher: in its place, a publisher, what its ``publish_adapters`` returned (then exactly that version), or
+                the endpoints of all ranks of a sharded trainer.
+            adapter: what the version calls it; "": the only one that the version has.
+            pin: it is never evicted for another one.
+            all_or_none: either all engines load it, or none does.
+            check: raises if an engine failed; ``error.outcomes`` has all outcomes. False: outcomes have the errors.
+
+        Outcomes' versions are the adapter's. Raises the first failed engine's error.
+        """
+        if (path is None) == (publisher is None):
+            got = "neither" if path is None else "both"
+            raise InvalidArgument(f"an adapter: expected a folder (path) or a publisher, got {got}")
+        options: dict[str, Any] = {"adapter": adapter, "pin": pin, "all_or_none": all_or_none, "timeout": float(timeout)}
+        if path is not None:
+            options["path"] = os.path.abspath(path)
+        else:
+            options |= _source_options(publisher)
+        if version is not None:
+            options["version"] = version
+        outcomes = [_outcome(native) for native in self._native.load_adapter(name, **options)]
+        return _checked(outcomes) if check else outcomes
+
+    def unload_adapter(self, name: str, *, check: bool = True) -> list[EngineOutcome]:
+        """Takes a name away on all engines: new requests for it are refused, and its sequences end with the adapter."""
+        outcomes = [_outcome(native) for native in self._native.unload_adapter(name)]
+        return _checked(outcomes) if check else outcomes
+
+    def pin_adapter(self, name: str, pin: bool = True, *, check: bool = True) -> list[EngineOutcome]:
+        """Exempts an adapter from eviction on all engines; with ``pin=False``, no longer."""
+        outcomes = [_outcome(native) for native in self._native.pin_adapter(name, pin)]
+        return _checked(outcomes) if check else outcomes
+
+    def list_adapters(self, engine: int = 0) -> dict[str, Any]:
+        """The adapters of one engine (docs/cli.md)."""
+        answer: dict[str, Any] = json.loads(self._native.list_adapters(engine))
+        return answer
+
+    async def load_adapter_async(self, name: str, **options: Any) -> list[EngineOutcome]:
+        """:meth:`load_adapter` on a thread, for asyncio. Cancelling the task gives the call up."""
+        return await in_thread(functools.partial(self.load_adapter, name, **options), self.cancel)
+
     def pause(self, mode: str = "", *, lease: float = 60.0, check: bool = True) -> list[EngineOutcome]:
         """Pauses all engines between two forward steps ("wait", "abort" or "keep" sequences); ``lease`` in seconds."""
         outcomes = [_outcome(native) for native in self._native.pause(mode, lease)]
@@ -128,10 +195,14 @@ class Controller(OfOneProcess):
         top_k: int = 0,
         seed: int = 0,
         stop_tokens: Iterable[int] = (),
+        adapter: str = "",
         ignore_eos: bool = False,
         timeout: float = 300.0,
     ) -> list[Sequence]:
-        """Asks one engine for a sequence for each prompt of token ids. Temperature 0 is greedy."""
+        """Asks one engine for a sequence for each prompt of token ids. Temperature 0 is greedy.
+
+        ``adapter``: the name of a LoRA adapter that the engine has (:meth:`load_adapter`); "": the base alone.
+        """
         sequences = self._native.generate(
             [list(prompt) for prompt in prompts],
             engine,
@@ -141,10 +212,11 @@ class Controller(OfOneProcess):
             top_k=top_k,
             seed=seed,
             stop_tokens=list(stop_tokens),
+            adapter=adapter,
             ignore_eos=ignore_eos,
             timeout=float(timeout),
         )
-        return [Sequence(s.tokens, s.logprobs, s.finish, s.spans) for s in sequences]
+        return [Sequence(s.tokens, s.logprobs, s.finish, [_span(*span) for span in s.spans]) for s in sequences]
 
     def status(self, engine: int = 0) -> dict[str, Any]:
         """What an engine says of itself (docs/cli.md)."""
@@ -182,6 +254,12 @@ def _source_options(source: Any) -> dict[str, Any]:
     if not endpoints:
         raise InvalidArgument("expected the endpoints of publishers, got none")
     return {"publisher": ",".join(endpoints)}
+
+
+def _span(start: int, end: int, version: Version, adapter: Version | None) -> Span:
+    span = Span((start, end, version))
+    span.adapter = adapter
+    return span
 
 
 def _outcome(native: _native.EngineOutcome | Answered) -> EngineOutcome:

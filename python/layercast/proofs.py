@@ -12,7 +12,7 @@ from typing import Any
 from layercast._native import Version
 from layercast.controller import Controller
 from layercast.errors import InvalidArgument
-from layercast.http_engines import HttpEngines, is_http
+from layercast.http.http_engines import HttpEngines, is_http
 from layercast.program import answer_of
 
 

@@ -16,6 +16,7 @@ from layercast._asynchronous import in_thread
 from layercast._native import Version
 from layercast.closing import OfOneProcess
 from layercast.errors import InvalidArgument
+from layercast.given_weights import How, adapters_and_base, weights_of_source, weights_without_torch
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -184,20 +185,57 @@ class Publisher(OfOneProcess):
         whatever an iterator raises.
         """
         began = time.perf_counter()
-        options = {**self._named(step, lineage, config, rank, run), "stream": stream}
+        options = self._named(step, lineage, rank, run)
         if gather and stream:
             raise InvalidArgument("gather: expected a snapshot, got a stream, in which no rank but 0 would go on")
-        if isinstance(weights, (str, os.PathLike)):
-            _refuse_torch_options(weights, dtype, adapters, gather)
-            options["layer_order"] = stream
-            path = os.fspath(weights)
-            native: _native.PublishedVersion | None
-            native = self._native.publish_checkpoint(path, load_format, **_given(options))
-        else:
-            native = self._publish_tensors(weights, dtype, adapters, gather, False, options)
-        if native is None:
+        how = self._how(dtype, options, stream=stream, load_format=load_format)
+        native = self._publish_weights(weights, how, adapters, gather, config or "", options)
+        return self._followed(native, began)
+
+    def publish_adapters(
+        self,
+        adapters: Mapping[str, Any],
+        *,
+        step: int,
+        base: Any = None,
+        base_version: Version | Mapping[str, Version] | None = None,
+        lineage: str | None = None,
+        dtype: Any = None,
+        stream: bool = False,
+        config: str | None = None,
+        rank: tuple[int, int] | None = None,
+        run: str | None = None,
+        load_format: str = "auto",
+    ) -> Published | None:
+        """Publishes a version of LoRA adapters, alone or with their base, and returns once the tensors are copied.
+
+        Args:
+            adapters: by the names by which engines find them in the version: a folder of PEFT's ``save_pretrained``; a
+                PEFT model (its active adapter; plain, compiled, DDP, FSDP2) or ``(model, name)``; or
+                ``(configuration, tensors)``, with the text or the dict of an adapter_config.json and PEFT's names.
+            base: what :meth:`publish` takes, of which adapters are left out. Engines take base and adapters each for
+                itself.
+            base_version: the version of the base that the adapters were trained on, of all or by adapter. An engine that
+                serves a base of another digest refuses them. None: not said.
+            dtype: tensors of torch are cast to it; by default the factors stay as they are, and the base is cast as by
+                :meth:`publish`.
+            config: of the base, the text of config.json; by default a transformers model's.
+
+        All else is as of :meth:`publish`. Of a trainer of several ranks, each publishes the factors that it holds. Raises
+        as :meth:`publish`; Unsupported, naming the field, for what adapter_config.json may say and engines do not serve
+        (DoRA, modules_to_save, ...); InvalidArgument, naming the tensor, for factors that do not fit each other.
+        """
+        began = time.perf_counter()
+        options = self._named(step, lineage, rank, run)
+        if not isinstance(adapters, Mapping) or not adapters:
+            raise InvalidArgument(f"adapters: expected a dict of them by their names, got {adapters!r:.200}")
+        how = self._how(dtype, options, stream=stream, load_format=load_format)
+        versions = base_version if isinstance(base_version, Mapping) else dict.fromkeys(adapters, base_version)
+        given, of_base, part = adapters_and_base(adapters, base, how, config or "", versions)
+        if part is None:
             return None
-        return Published(native, self.endpoint, time.perf_counter() - began)
+        options = {"rank": part[0], "ranks": part[1], **options, "stream": stream}
+        return self._followed(self._native.publish_adapters(given, of_base, **options), began)
 
     @contextmanager
     def borrowed(
@@ -218,12 +256,14 @@ class Publisher(OfOneProcess):
         no iterator and no path; tensors that are cast, merged or made contiguous are copied nevertheless.
         """
         began = time.perf_counter()
-        options = self._named(step, lineage, config, rank, run)
-        native = self._publish_tensors(weights, dtype, adapters, False, True, options)
-        if native is None:
+        options = self._named(step, lineage, rank, run)
+        if isinstance(weights, (str, os.PathLike)):
+            raise InvalidArgument("borrowed: expected tensors, got a path, whose tensors are read anew: publish it")
+        how = self._how(dtype, options, borrowed=True)
+        published = self._followed(self._publish_weights(weights, how, adapters, False, config or "", options), began)
+        if published is None:
             yield None
             return
-        published = Published(native, self.endpoint, time.perf_counter() - began)
         try:
             yield published
         finally:
@@ -231,58 +271,59 @@ class Publisher(OfOneProcess):
             published.wait()
 
     def _named(
-        self, step: int, lineage: str | None, config: str | None, rank: tuple[int, int] | None, run: str | None
+        self, step: int, lineage: str | None, rank: tuple[int, int] | None, run: str | None
     ) -> dict[str, Any]:
         options: dict[str, Any] = {"lineage": self.lineage if lineage is None else lineage, "step": step}
-        options |= {"config": config, "run": run}
+        if run is not None:
+            options["run"] = run
         if rank is not None:
             if not isinstance(rank, (tuple, list)) or len(rank) != 2:
                 raise InvalidArgument(f"rank: expected (rank, ranks), got {rank!r}")
             options |= {"rank": rank[0], "ranks": rank[1]}
         return options
 
-    def _publish_tensors(
-        self, weights: Any, dtype: Any, adapters: Adapters, gather: bool, borrowed: bool, options: dict[str, Any]
-    ) -> _native.PublishedVersion | None:
-        source = _source_of(weights, dtype, adapters, gather, "rank" in options)
-        if source is not None:
-            if source.gathers:
-                return self._publish_gathered(source, options)
-            if source.part is None:
-                return None
-            options.setdefault("rank", source.part[0])
-            options.setdefault("ranks", source.part[1])
-            if options.get("config") is None:
-                options["config"] = source.config
-            if not options.get("stream") and not source.pieces.makes_memory:  # a list is walked without Python
-                pieces = list(source.pieces)
-                return self._native.publish_list(pieces, borrowed, self._device_memory, **_given(options))
-            if not borrowed and not options.get("stream"):
-                return self._native.publish_iterator(source.pieces, self._device_memory, **_given(options))
-            specs = source.specs()
-            return self._native.publish_pieces(source.pieces, specs, borrowed, self._device_memory, **_given(options))
-        if isinstance(weights, Mapping):
-            weights = list(weights.items())
-        if isinstance(weights, (list, tuple)):
-            return self._native.publish_list(list(weights), borrowed, self._device_memory, **_given(options))
-        if borrowed or options.get("stream"):
-            how = "borrowed" if borrowed else "streamed"
-            raise InvalidArgument(f"an iterator is walked once, and cannot be {how}: expected a module, a dict or a list")
-        if not isinstance(weights, Iterable):
-            kind = type(weights).__name__
-            raise InvalidArgument(f"weights: expected a module, a dict, (name, tensor) pairs or a path, got {kind}")
-        return self._native.publish_iterator(weights, self._device_memory, **_given(options))
+    def _how(
+        self,
+        dtype: Any,
+        options: dict[str, Any],
+        *,
+        borrowed: bool = False,
+        stream: bool = False,
+        load_format: str = "auto",
+    ) -> How:
+        return How(dtype, borrowed, stream, self._device_memory, "rank" in options, load_format)
 
-    def _publish_gathered(self, source: Source, options: dict[str, Any]) -> _native.PublishedVersion | None:
+    def _followed(self, native: _native.PublishedVersion | None, began: float) -> Published | None:
+        return None if native is None else Published(native, self.endpoint, time.perf_counter() - began)
+
+    def _publish_weights(
+        self, weights: Any, how: How, adapters: Adapters, gather: bool, config: str, options: dict[str, Any]
+    ) -> _native.PublishedVersion | None:
+        options["stream"] = how.stream
+        source = _source_of(weights, how, adapters, gather)
+        if source is None:
+            _refuse_torch_options(weights, how.dtype, adapters, gather)
+            options["layer_order"] = how.stream and isinstance(weights, (str, os.PathLike))
+            return self._native.publish(weights_without_torch(weights, how, config), **options)
+        if source.gathers:
+            return self._publish_gathered(source, config, options)
+        if source.part is None:
+            return None
+        options = {"rank": source.part[0], "ranks": source.part[1], **options}
+        return self._native.publish(weights_of_source(source, how, config), **options)
+
+    def _publish_gathered(
+        self, source: Source, config: str, options: dict[str, Any]
+    ) -> _native.PublishedVersion | None:
         """Every rank walks to the end, also where this one fails: the others wait for it in a collective."""
         walk = iter(source.pieces)
         if source.part is None:
             for _ in walk:
                 pass
             return None
-        options = {"config": source.config} | _given(options)
         try:
-            return self._native.publish_iterator(walk, self._device_memory, **options)
+            weights = _native.Weights.of_iterator(walk, self._device_memory, config or source.config)
+            return self._native.publish(weights, **options)
         except Exception:
             for _ in walk:
                 pass
@@ -303,23 +344,16 @@ class Publisher(OfOneProcess):
         return "Publisher(closed)" if self._native.closed else f"Publisher('{self.endpoint}')"
 
 
-def _source_of(weights: Any, dtype: Any, adapters: Adapters, gather: bool, alone: bool) -> Source | None:
-    """None: not of torch. torch is imported only if the program has imported it, since else none of its tensors is here."""
-    if "torch" in sys.modules:
-        from layercast.trainer import source_of
+def _source_of(weights: Any, how: How, adapters: Adapters, gather: bool) -> Source | None:
+    """None: not of torch."""
+    if "torch" not in sys.modules or isinstance(weights, (str, os.PathLike)):
+        return None
+    from layercast.trainer import source_of
 
-        source = source_of(weights, dtype=dtype, adapters=adapters, gather=gather, alone=alone)
-        if source is not None:
-            return source
-    _refuse_torch_options(weights, dtype, adapters, gather)
-    return None
+    return source_of(weights, dtype=how.dtype, adapters=adapters, gather=gather, alone=how.alone)
 
 
 def _refuse_torch_options(weights: Any, dtype: Any, adapters: Adapters, gather: bool) -> None:
     for option, given in (("dtype", dtype is not None), ("adapters", adapters != "merge"), ("gather", gather)):
         if given:
             raise InvalidArgument(f"{option} is for a module or a state dict of torch's, got {type(weights).__name__}")
-
-
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}

@@ -33,8 +33,8 @@ def buffer_specs(
     of a rank of experts or of a pipeline's stage, ``ep_rank`` and the like. An engine that pads or transposes its weights
     knows its shapes itself.
     """
-    known = _known(options, _PARALLEL | {"power_of_two_scales"})
-    specs = _native.buffer_specs(**_model(model, tp_rank, tp_size, quantization), **known)
+    known = known_options(options, _PARALLEL | {"power_of_two_scales"})
+    specs = _native.buffer_specs(**rank_options(model, tp_rank, tp_size), quantization=quantization, **known)
     return [TensorSpec(*spec) for spec in specs]
 
 
@@ -77,7 +77,10 @@ class Receiver(OfOneProcess):
     ) -> None:
         logs.start()
         self._native = _native.Receiver(
-            dict(buffers), **_model(model, tp_rank, tp_size, quantization), **_known(options, _OPTIONS)
+            dict(buffers),
+            **rank_options(model, tp_rank, tp_size),
+            quantization=quantization,
+            **known_options(options, _OPTIONS),
         )
 
     @property
@@ -144,7 +147,7 @@ class Receiver(OfOneProcess):
         its ranks; 0: the receiver counts. The engine may go on generating meanwhile. Under the policies "undo" and
         "in_place" only the plan is made now, and :meth:`commit` receives. Raises as :meth:`reload_weights`.
         """
-        options = _known(options, {"partial", "may_keep", "allow_config_change", "config"})
+        options = known_options(options, {"partial", "may_keep", "allow_config_change", "config"})
         options |= {"stage_only": True, "attempt": attempt}
         with Told(on_progress, False) as tell:
             return self._take(tell, source, lineage, step, is_checkpoint_format, "auto", options)
@@ -238,16 +241,13 @@ _HOW = {"commit", "engine", "channel", "timeout", "peer_timeout", "threads", "bu
 _OPTIONS = _LAYOUT | _PARALLEL | _HOW
 
 
-def _model(
-    model: str | os.PathLike[str] | Recording, tp_rank: int, tp_size: int, quantization: str
-) -> dict[str, Any]:
-    known: dict[str, Any] = {"tp_rank": tp_rank, "tp_size": tp_size, "quantization": quantization}
-    if isinstance(model, Recording):
-        return {"recorded": model.native(), **known}
-    return {"directory": os.fspath(model), **known}
+def rank_options(model: str | os.PathLike[str] | Recording, tp_rank: int, tp_size: int) -> dict[str, Any]:
+    """The model and this rank's part of it, as the extension reads them."""
+    known: dict[str, Any] = {"tp_rank": tp_rank, "tp_size": tp_size}
+    return known | ({"recorded": model.native()} if isinstance(model, Recording) else {"directory": os.fspath(model)})
 
 
-def _known(options: dict[str, Any], names: set[str]) -> dict[str, Any]:
+def known_options(options: dict[str, Any], names: set[str]) -> dict[str, Any]:
     for name in options:
         if name not in names:
             raise InvalidArgument(f"no option '{name}': expected one of {', '.join(sorted(names))}")

@@ -68,7 +68,9 @@ void BindSequence(nb::module_& module) {
       .def_ro("finish", &GeneratedSequence::finish)
       .def_prop_ro("spans", [](const GeneratedSequence& sequence) {
         nb::list spans;
-        for (const auto& span : sequence.spans) spans.append(nb::make_tuple(span.start, span.end, span.version));
+        for (const auto& span : sequence.spans) {
+          spans.append(nb::make_tuple(span.start, span.end, span.version, span.adapter));
+        }
         return spans;
       });
 }
@@ -107,8 +109,40 @@ GenerateRequest GenerateFrom(std::vector<std::vector<std::int32_t>> prompts, con
           .top_k = Option(options, "top_k", std::int64_t{0}),
           .seed = Option(options, "seed", std::uint64_t{0}),
           .stop_tokens = Option(options, "stop_tokens", std::vector<std::int32_t>()),
+          .adapter = Option(options, "adapter", std::string()),
           .ignore_eos = Option(options, "ignore_eos", false),
           .timeout = Seconds(options, "timeout", 300.0)};
+}
+
+AdapterRequest AdapterFrom(std::string name, const nb::kwargs& options) {
+  return {.name = std::move(name),
+          .path = Option(options, "path", std::string()),
+          .publisher = Option(options, "publisher", std::string()),
+          .version = Option(options, "version", std::optional<Version>()),
+          .adapter = Option(options, "adapter", std::string()),
+          .pin = Option(options, "pin", false),
+          .all_or_none = Option(options, "all_or_none", false),
+          .timeout = Seconds(options, "timeout", 300.0)};
+}
+
+void BindAdapterCalls(nb::class_<OwnedController>& controller) {
+  controller
+      .def("load_adapter",
+           [](OwnedController& self, std::string name, const nb::kwargs& options) {
+             const AdapterRequest request = AdapterFrom(std::move(name), options);
+             return Interruptibly(self, [request](Controller& open) { return open.LoadAdapter(request); });
+           })
+      .def("unload_adapter",
+           [](OwnedController& self, std::string name) {
+             return Interruptibly(self, [name](Controller& open) { return open.UnloadAdapter(name); });
+           })
+      .def("pin_adapter",
+           [](OwnedController& self, std::string name, bool pin) {
+             return Interruptibly(self, [name, pin](Controller& open) { return open.PinAdapter(name, pin); });
+           })
+      .def("list_adapters", [](OwnedController& self, std::size_t engine) {
+        return Interruptibly(self, [engine](Controller& open) { return open.ListAdapters(engine); });
+      });
 }
 
 }  // namespace
@@ -116,7 +150,9 @@ GenerateRequest GenerateFrom(std::vector<std::vector<std::int32_t>> prompts, con
 void BindController(nb::module_& module) {
   BindOutcome(module);
   BindSequence(module);
-  nb::class_<OwnedController>(module, "Controller")
+  nb::class_<OwnedController> controller(module, "Controller");
+  BindAdapterCalls(controller);
+  controller
       .def("__init__",
            [](OwnedController* self, std::vector<std::string> endpoints) {
              new (self) OwnedController("controller", std::make_unique<PythonController>(std::move(endpoints)));

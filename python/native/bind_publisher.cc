@@ -2,14 +2,12 @@
 #include "layercast/publisher.h"
 
 #include <chrono>
-#include <exception>
-#include <span>
-#include <unordered_map>
+#include <utility>
 
-#include "layercast/error.h"
+#include "layercast/adapters/adapter_weights.h"
+#include "python/native/given/python_weights.h"
 #include "python/native/options.h"
 #include "python/native/owned.h"
-#include "python/native/python_tensors.h"
 #include "python/native/waits.h"
 
 namespace layercast::python {
@@ -17,146 +15,22 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-// A list of tensors that may be walked any number of times, in any order, from any thread. The memory is kept until the
-// last walk that saw it is forgotten, and what was borrowed.
-struct TensorList {
-  std::vector<NamedTensor> tensors;
-};
-
-// Looks for signals every so often in a walk of the calling thread; the bytes are copied between two steps.
-class ListWalk final : public WeightsIterator {
- public:
-  explicit ListWalk(std::shared_ptr<const TensorList> list, std::vector<std::size_t> order)
-      : list_(std::move(list)), order_(std::move(order)) {}
-
-  std::optional<NamedTensor> Next() override {
-    LookForSignals();
-    const std::size_t size = order_.empty() ? list_->tensors.size() : order_.size();
-    if (next_ == size) return std::nullopt;
-    return list_->tensors[order_.empty() ? next_++ : order_[next_++]];
-  }
-
- private:
-  void LookForSignals() {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - looked_ < kSignalLook) return;
-    looked_ = now;
-    const nb::gil_scoped_acquire gil;
-    CheckSignals();
-  }
-
-  std::shared_ptr<const TensorList> list_;  // the other owners are other walks, and the version
-  const std::vector<std::size_t> order_;    // empty: the list's
-  std::size_t next_ = 0;
-  std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();
-};
-
-std::vector<std::size_t> PlacesOf(const std::vector<NamedTensor>& tensors, std::span<const std::string> order) {
-  if (order.empty()) return {};
-  std::unordered_map<std::string_view, std::size_t> places;
-  for (std::size_t i = 0; i < tensors.size(); ++i) places.emplace(tensors[i].name, i);
-  std::vector<std::size_t> wanted;
-  for (const std::string& name : order) {
-    const auto place = places.find(name);
-    if (place == places.end()) throw Error(ErrorCode::kNotFound, "no tensor '" + name + "' to publish");
-    wanted.push_back(place->second);
-  }
-  return wanted;
-}
-
-using PieceSpec = std::tuple<std::string, std::string, Shape, std::optional<std::pair<Shape, Shape>>>;
-
-// `dtype` as torch writes it.
-TensorSpec SpecFrom(std::string name, const std::string& dtype, Shape shape) {
-  if (dtype == "torch.float4_e2m1fn_x2") {  // two elements in each of torch's
-    if (!shape.empty()) shape.back() *= 2;
-    return {.name = std::move(name), .dtype = DType::kF4, .shape = std::move(shape)};
-  }
-  if (const std::optional<DType> known = DTypeFromTorch(dtype)) {
-    return {.name = std::move(name), .dtype = *known, .shape = std::move(shape)};
-  }
-  throw Error(ErrorCode::kUnsupported, "'" + name + "': Layercast has no dtype for " + dtype);
-}
-
-// `pieces` is a list of (name, tensor) and (name, tensor, part).
-Weights WeightsOfList(const nb::list& pieces, bool borrowed, bool stay) {
-  auto list = std::make_shared<TensorList>();
-  Weights weights;
-  bool parts = false;
-  list->tensors.reserve(nb::len(pieces));
-  weights.specs.reserve(nb::len(pieces));
-  for (nb::handle piece : pieces) {
-    const NamedTensor& named = list->tensors.emplace_back(NamedTensorFrom(piece, stay));
-    weights.specs.push_back({.name = named.name, .dtype = named.tensor.dtype, .shape = named.tensor.shape});
-    parts = parts || named.part;
-  }
-  if (parts) {
-    for (const NamedTensor& named : list->tensors) weights.parts.push_back(named.part);
-  }
-  weights.borrowed = borrowed;
-  weights.walk = [list = std::shared_ptr<const TensorList>(std::move(list))](std::span<const std::string> order) {
-    return std::make_unique<ListWalk>(list, PlacesOf(list->tensors, order));
-  };
-  return weights;
-}
-
-// What `pieces` will give: (name, torch's dtype, shape, part) of each. Each walk iterates `pieces` anew, on its own
-// thread.
-Weights WeightsOfPieces(const nb::object& pieces, const nb::list& specs, bool borrowed, bool stay) {
-  Weights weights;
-  bool parts = false;
-  for (nb::handle spec : specs) {
-    auto [name, dtype, shape, part] = nb::cast<PieceSpec>(spec);
-    weights.specs.push_back(SpecFrom(std::move(name), dtype, std::move(shape)));
-    parts = parts || part;
-    weights.parts.push_back(part ? std::optional(TensorPart{part->first, part->second}) : std::nullopt);
-  }
-  if (!parts) weights.parts.clear();
-  weights.borrowed = borrowed;
-  weights.walk = [kept = Keep(pieces), stay](std::span<const std::string> order) {
-    if (!order.empty()) throw Error(ErrorCode::kUnsupported, "the pieces of a module are walked in its own order");
-    const nb::gil_scoped_acquire gil;
-    return IteratorFrom(nb::borrow(static_cast<PyObject*>(const_cast<void*>(kept.get()))), stay);
-  };
-  return weights;
-}
-
-// Walked once, by the thread that publishes.
-Weights WeightsOfIterator(nb::object iterator, bool stay) {
-  return Weights::Once({}, IteratorFrom(std::move(iterator), stay));
-}
-
-struct PublishCall {
-  std::string lineage;
-  std::uint64_t step;
-  bool stream, layer_order;
-  VersionPart part;
-  std::optional<std::string> run;
-  std::string config;
-};
-
-PublishedVersion Publish(Owned<Publisher>& publisher, PublishCall call, Weights weights) {
-  PublishOptions options{.lineage = std::move(call.lineage),
-                         .step = call.step,
-                         .mode = call.stream ? PublishMode::kStream : PublishMode::kSnapshot,
-                         .layer_order = call.layer_order,
-                         .part = call.part,
-                         .run = std::move(call.run)};
-  if (!call.config.empty()) weights.config = std::move(call.config);
+// `weights` makes what is published, without the GIL.
+template <typename MakeWeights>
+PublishedVersion Publish(Owned<Publisher>& publisher, const PublishOptions& options, const MakeWeights& weights) {
   std::shared_ptr<Publisher> open = publisher.get();
   const GilReleased released;
   const std::shared_ptr<Publisher> last = std::move(open);  // if it was closed meanwhile, it ends without the GIL
-  return last->Publish(options, std::move(weights));
+  return last->Publish(options, weights());
 }
 
-PublishCall CallFrom(const nb::kwargs& options) {
+PublishOptions CallFrom(const nb::kwargs& options) {
   return {.lineage = Option(options, "lineage", std::string()),
           .step = Option(options, "step", std::uint64_t{0}),
-          .stream = Option(options, "stream", false),
+          .mode = Option(options, "stream", false) ? PublishMode::kStream : PublishMode::kSnapshot,
           .layer_order = Option(options, "layer_order", false),
           .part = {.rank = Option(options, "rank", 0), .ranks = Option(options, "ranks", 1)},
-          .run = Option(options, "run", std::optional<std::string>()),
-          .config = Option(options, "config", std::string())};
+          .run = Option(options, "run", std::optional<std::string>())};
 }
 
 PublisherOptions OptionsFrom(const nb::kwargs& options) {
@@ -194,10 +68,55 @@ void BindPublishedVersion(nb::module_& module) {
       .def("wait_released", WaitReleased, nb::arg("seconds").none());
 }
 
+// What is published; config.json's text goes with it, if there is one.
+void BindWeights(nb::module_& module) {
+  const auto with_config = [](Weights weights, std::string config) {
+    if (!config.empty()) weights.config = std::move(config);
+    return weights;
+  };
+  nb::class_<Weights>(module, "Weights")
+      .def_static("of_nothing", [=](std::string config) { return with_config({}, std::move(config)); })
+      .def_static("of_list",
+                  [=](const nb::list& pieces, bool borrowed, bool stay, std::string config) {
+                    return with_config(WeightsOfList(pieces, borrowed, stay), std::move(config));
+                  })
+      .def_static("of_pieces",
+                  [=](const nb::object& pieces, const nb::list& specs, bool borrowed, bool stay, std::string config) {
+                    return with_config(WeightsOfPieces(pieces, specs, borrowed, stay), std::move(config));
+                  })
+      .def_static("of_iterator",
+                  [=](nb::object iterator, bool stay, std::string config) {
+                    return with_config(WeightsOfIterator(std::move(iterator), stay), std::move(config));
+                  })
+      .def_static("of_checkpoint", [=](std::string path, std::string load_format, std::string config) {
+        const GilReleased released;
+        return with_config(Weights::FromCheckpoint({.path = std::move(path), .load_format = std::move(load_format)}),
+                           std::move(config));
+      });
+  nb::class_<AdapterWeights>(module, "AdapterWeights")
+      .def_static(
+          "of_folder",
+          [](std::string name, const std::string& path, std::optional<Version> base) {
+            const GilReleased released;
+            AdapterWeights adapter = AdapterWeights::FromFolder(std::move(name), path);
+            adapter.base = std::move(base);
+            return adapter;
+          },
+          nb::arg("name"), nb::arg("path"), nb::arg("base").none())
+      .def_static(
+          "of_tensors",
+          [](std::string name, std::string config, const Weights& weights, std::optional<Version> base) {
+            return AdapterWeights{
+                .name = std::move(name), .config = std::move(config), .weights = weights, .base = std::move(base)};
+          },
+          nb::arg("name"), nb::arg("config"), nb::arg("weights"), nb::arg("base").none());
+}
+
 }  // namespace
 
 void BindPublisher(nb::module_& module) {
   BindPublishedVersion(module);
+  BindWeights(module);
   nb::class_<Owned<Publisher>>(module, "Publisher")
       .def("__init__",
            [](Owned<Publisher>* self, const nb::kwargs& given) {
@@ -212,28 +131,15 @@ void BindPublisher(nb::module_& module) {
       .def_prop_ro("endpoint", [](const Owned<Publisher>& self) { return self.get()->endpoint(); })
       .def_prop_ro("closed", &Owned<Publisher>::closed)
       .def("close", &Owned<Publisher>::Close)
-      .def("publish_list",
-           [](Owned<Publisher>& self, const nb::list& pieces, bool borrowed, bool stay, const nb::kwargs& options) {
-             return Publish(self, CallFrom(options), WeightsOfList(pieces, borrowed, stay));
+      .def("publish",
+           [](Owned<Publisher>& self, const Weights& weights, const nb::kwargs& options) {
+             return Publish(self, CallFrom(options), [&] { return weights; });
            })
-      .def("publish_pieces",
-           [](Owned<Publisher>& self, const nb::object& pieces, const nb::list& specs, bool borrowed, bool stay,
-              const nb::kwargs& options) {
-             return Publish(self, CallFrom(options), WeightsOfPieces(pieces, specs, borrowed, stay));
-           })
-      .def("publish_iterator",
-           [](Owned<Publisher>& self, nb::object iterator, bool stay, const nb::kwargs& options) {
-             return Publish(self, CallFrom(options), WeightsOfIterator(std::move(iterator), stay));
-           })
-      .def("publish_checkpoint",
-           [](Owned<Publisher>& self, std::string path, std::string load_format, const nb::kwargs& options) {
-             Weights weights;
-             {
-               const GilReleased released;
-               weights = Weights::FromCheckpoint({.path = std::move(path), .load_format = std::move(load_format)});
-             }
-             return Publish(self, CallFrom(options), std::move(weights));
-           });
+      .def("publish_adapters", [](Owned<Publisher>& self, const std::vector<AdapterWeights>& adapters,
+                                  const std::optional<Weights>& base, const nb::kwargs& options) {
+        const PublishOptions call = CallFrom(options);
+        return Publish(self, call, [&] { return Together(adapters, base, call.part); });
+      });
   module.def("run_from_environment", RunFromEnvironment);
 }
 

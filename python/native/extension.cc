@@ -15,5 +15,6 @@ NB_MODULE(_native, module) {
   BindClosing(module);
   BindPublisher(module);
   BindReceiver(module);
+  BindAdapters(module);
   BindController(module);
 }

@@ -19,6 +19,7 @@ void BindVersion(nb::module_& module);
 void BindTensors(nb::module_& module);
 void BindPublisher(nb::module_& module);
 void BindReceiver(nb::module_& module);
+void BindAdapters(nb::module_& module);
 void BindController(nb::module_& module);
 void BindCheckpoint(nb::module_& module);
 void BindPublished(nb::module_& module);

@@ -8,7 +8,7 @@ import threading
 import layercast
 import pytest
 import torch
-from layercast.http_commands import asks_http, run
+from layercast.http.http_commands import asks_http, run
 
 VERSION = {"lineage": "run", "step": 3, "digest": "0" * 32}
 

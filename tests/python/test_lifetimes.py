@@ -262,7 +262,8 @@ checkpoint = layercast.Checkpoint(sys.argv[1])
 weights = {name: tensor for name, tensor in checkpoint.walk()}
 specs = [(spec.name, "torch.bfloat16", spec.shape, None) for spec in checkpoint.specs]
 publisher, streamed, published = layercast.Publisher(), Slowly(), Slowly()
-publisher._native.publish_pieces(streamed, specs, False, False, lineage="policy", step=1, stream=True)
+given = layercast._native.Weights.of_pieces(streamed, specs, False, False, "")
+publisher._native.publish(given, lineage="policy", step=1, stream=True)
 
 def attempt(call):
     try:

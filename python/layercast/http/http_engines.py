@@ -94,6 +94,18 @@ class HttpEngines:
     def generate(self, prompts: Any, engine: int, **options: Any) -> Any:
         raise Unsupported("generate: ask a vLLM server by its own API (/v1/completions)")
 
+    def load_adapter(self, name: str, **options: Any) -> list[Answered]:
+        raise Unsupported("load_adapter: a vLLM server has none yet")
+
+    def unload_adapter(self, name: str) -> list[Answered]:
+        raise Unsupported("unload_adapter: a vLLM server's adapters are unloaded by its own routes")
+
+    def pin_adapter(self, name: str, pin: bool) -> list[Answered]:
+        raise Unsupported("pin_adapter: a vLLM server's adapters are pinned by its own routes")
+
+    def list_adapters(self, engine: int) -> str:
+        raise Unsupported("list_adapters: a vLLM server lists its adapters by its own routes (/v1/models)")
+
     def status(self, engine: int) -> str:
         return json.dumps(self._request(self.endpoints[engine], "status", None, 10.0))
 

@@ -5,7 +5,7 @@ from layercast.trainer.config import config
 from layercast.trainer.module import gathered, pieces_of_module, pieces_of_state_dict
 from layercast.trainer.piece import Piece, Spec
 from layercast.trainer.pieces import Pieces
-from layercast.trainer.source import Source, endpoints_of_all, source_of
+from layercast.trainer.source import Source, endpoints_of_all, source_of, sources_of_adapters
 
 __all__ = [
     "Piece",
@@ -18,4 +18,5 @@ __all__ = [
     "pieces_of_module",
     "pieces_of_state_dict",
     "source_of",
+    "sources_of_adapters",
 ]

@@ -4,7 +4,7 @@ publisher's Python class uses it, and integrations with trainers."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -39,8 +39,7 @@ def pieces_of_module(
     Raises InvalidArgument, Unsupported or FailedPrecondition, naming the tensor, before anything is published: see
     dense.dense for single tensors, names.held_by for modules, and sharding.boxes for DTensors.
     """
-    held, model, cast, conversion = _looked_at(module, dtype, adapters)
-    return _of_this_rank(held, model, cast, conversion or Conversion(), ranks)
+    return of_this_rank([looked_at(module, dtype, adapters)], ranks)[0]
 
 
 def gathered(
@@ -48,11 +47,11 @@ def gathered(
 ) -> Pieces:
     """All of a module, whole: each DTensor is gathered when its turn comes, which is a collective. So all ranks that
     hold the module iterate to the end, at the same time. Those with `keep` get the pieces (None: rank 0 does)."""
-    held, model, cast, conversion = _looked_at(module, dtype, adapters)
-    plan = _plan(held, cast, conversion or Conversion(), {})
+    looked = looked_at(module, dtype, adapters)
+    plan = _plan(looked, {})
     if keep is None:
         keep = _ranks(None)[1] == 0
-    return Pieces(plan, model=model, read=_whole, gathers=True, keep=keep, part=(0, 1) if keep else None)
+    return Pieces(plan, model=looked.model, read=_whole, gathers=True, keep=keep, part=(0, 1) if keep else None)
 
 
 def pieces_of_state_dict(
@@ -63,6 +62,21 @@ def pieces_of_state_dict(
 ) -> Pieces:
     """What this rank publishes of (name, tensor) pairs, DTensors among them. Names are taken as a checkpoint's, but for
     segments that only wrappers have; tied tensors are published under each of their names."""
+    return of_this_rank([looked_at_tensors(tensors, dtype)], ranks)[0]
+
+
+class Looked(NamedTuple):
+    """A module or a state dict that was looked at: what it holds, on all ranks, and what becomes of it."""
+
+    held: list[Held]
+    model: Any  # transformers'; None: a state dict
+    cast: Cast
+    conversion: Conversion
+
+
+def looked_at_tensors(
+    tensors: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]], dtype: torch.dtype | None
+) -> Looked:
     pairs = tensors.items() if isinstance(tensors, Mapping) else tensors
     held = []
     for name, tensor in pairs:
@@ -70,12 +84,10 @@ def pieces_of_state_dict(
         held.append(Held(unwrapped_name(name), tensor))
     check_names([one.name for one in held])
     _check(held)
-    return _of_this_rank(held, None, Cast(dtype), Conversion(), ranks)
+    return Looked(held, None, Cast(dtype), Conversion())
 
 
-def _looked_at(
-    module: nn.Module, dtype: torch.dtype | None, adapters: How
-) -> tuple[list[Held], nn.Module, Cast, Conversion | None]:
+def looked_at(module: nn.Module, dtype: torch.dtype | None, adapters: How) -> Looked:
     if not isinstance(module, nn.Module):
         raise InvalidArgument(f"module: expected a torch.nn.Module, got {type(module).__name__}")
     held = held_by(module, Adapters(adapters))
@@ -85,7 +97,7 @@ def _looked_at(
         held = [one for one in held if one.name not in ignored]
     _check(held)
     conversion = conversion_of(model, ((one.name, tuple(one.tensor.shape), one.tensor.dtype) for one in held))
-    return held, model, cast_of(model, (one.tensor for one in held), dtype), conversion
+    return Looked(held, model, cast_of(model, (one.tensor for one in held), dtype), conversion or Conversion())
 
 
 def _check(held: Iterable[Held]) -> None:
@@ -101,43 +113,55 @@ def _check(held: Iterable[Held]) -> None:
             check_dense(one.name, tensor)
 
 
-def _of_this_rank(
-    held: list[Held], model: Any, cast: Cast, conversion: Conversion, ranks: Sequence[int] | None
-) -> Pieces:
+def of_this_rank(looked: Sequence[Looked], ranks: Sequence[int] | None = None) -> list[Pieces]:
+    """What this rank publishes of several things that are one version: their pieces have the same `part`."""
     together, rank = _ranks(ranks)
     dtensor = sharding.dtensor_class()
-    distributed = {one.name for one in held if isinstance(one.tensor, dtensor)} if dtensor is not None else set()
-    _check_merges(held)
+    distributed = [
+        {one.name for one in of.held if isinstance(one.tensor, dtensor)} if dtensor is not None else set()
+        for of in looked
+    ]
+    for of in looked:
+        _check_merges(of.held)
     part: tuple[int, int] | None = (0, 1)
-    boxes: dict[str, tuple[Box, ...]] = {}
-    if distributed or len(together) > 1:
-        held, part = _owned(held, cast, conversion, together, rank)
-        boxes = {one.name: sharding.boxes(one.name, one.tensor) for one in held if one.name in distributed}
-        held = [one for one in held if boxes.get(one.name) != ()]
-    plan = _plan(held, cast, conversion, boxes)
-    return Pieces(plan, model=model, read=_local if distributed else _as_held, part=part)
+    if any(distributed) or len(together) > 1:
+        looked, part = _owned(looked, together, rank)
+    found = []
+    for of, names in zip(looked, distributed, strict=True):
+        boxes = {one.name: sharding.boxes(one.name, one.tensor) for one in of.held if one.name in names}
+        own = of._replace(held=[one for one in of.held if boxes.get(one.name) != ()])
+        found.append(Pieces(_plan(own, boxes), model=of.model, read=_local if names else _as_held, part=part))
+    return found
 
 
 def _owned(
-    held: list[Held], cast: Cast, conversion: Conversion, ranks: tuple[int, ...], rank: int
-) -> tuple[list[Held], tuple[int, int] | None]:
+    looked: Sequence[Looked], ranks: tuple[int, ...], rank: int
+) -> tuple[list[Looked], tuple[int, int] | None]:
     """Those of which this rank publishes something, unless it has an empty part; and its number among the ranks that
     publish."""
-    together = {source for computed in conversion.computed for source in computed.sources}
     holders = Holders(ranks)
-    units: list[list[Held]] = [[one] for one in held if one.name not in together]
-    if together:  # one rank computes all that is computed
-        units.append([one for one in held if one.name in together])
+    units: list[tuple[int, list[Held]]] = []  # with what they are of
+    for index, of in enumerate(looked):
+        together = {source for computed in of.conversion.computed for source in computed.sources}
+        units += [(index, [one]) for one in of.held if one.name not in together]
+        if together:  # one rank computes all that is computed
+            units.append((index, [one for one in of.held if one.name in together]))
     shared, mine = [], []
-    for unit in units:
+    for index, unit in units:
         copies = _copies(unit, holders, ranks, ranks.index(rank))
-        shared.append(Shared(cast.of(unit[0].name, unit[0].tensor.dtype).itemsize, copies.copies))
+        shared.append(Shared(looked[index].cast.of(unit[0].name, unit[0].tensor.dtype).itemsize, copies.copies))
         mine.append(copies.mine)
     chosen, load = choose(shared)
-    own = {one.name for unit, copy, is_mine in zip(units, chosen, mine, strict=True) if copy == is_mine for one in unit}
+    own: list[set[str]] = [set() for _ in looked]
+    for (index, unit), copy, is_mine in zip(units, chosen, mine, strict=True):
+        if copy == is_mine:
+            own[index].update(one.name for one in unit)
     publishing = sorted(load)
     part = (publishing.index(rank), len(publishing)) if rank in load else None
-    return [one for one in held if one.name in own], part
+    return [
+        of._replace(held=[one for one in of.held if one.name in names])
+        for of, names in zip(looked, own, strict=True)
+    ], part
 
 
 def _copies(unit: list[Held], holders: Holders, ranks: tuple[int, ...], mine: int) -> Copies:
@@ -152,10 +176,9 @@ def _copies(unit: list[Held], holders: Holders, ranks: tuple[int, ...], mine: in
     return one_copy_each(ranks, mine, sum(one.tensor.numel() for one in unit))
 
 
-def _plan(
-    held: list[Held], cast: Cast, conversion: Conversion, boxes: Mapping[str, Sequence[Box]]
-) -> Plan:
+def _plan(looked: Looked, boxes: Mapping[str, Sequence[Box]]) -> Plan:
     """`boxes`: where what this rank reads of a tensor lies in it; one that is missing is read whole."""
+    held, _, cast, conversion = looked
     inputs = {source for computed in conversion.computed for source in computed.sources}
     dtypes = {}
     views: dict[str, tuple[View, ...]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,16 @@ import torch
 
 from layercast.trainer.adapters import How
 from layercast.trainer.config import config
-from layercast.trainer.module import gathered, pieces_of_module, pieces_of_state_dict
+from layercast.trainer.lora import looked_at_adapter
+from layercast.trainer.module import (
+    Looked,
+    gathered,
+    looked_at,
+    looked_at_tensors,
+    of_this_rank,
+    pieces_of_module,
+    pieces_of_state_dict,
+)
 from layercast.trainer.pieces import Pieces
 from layercast.trainer.sharding import is_dtensor
 
@@ -42,14 +51,63 @@ def source_of(
             return _source(gathered(weights, dtype=dtype, adapters=adapters), config(weights), True)
         ranks = _this_rank() if alone and not any(map(is_dtensor, weights.parameters())) else None
         return _source(pieces_of_module(weights, dtype=dtype, adapters=adapters, ranks=ranks), config(weights), False)
+    pairs = _pairs_of_torch(weights)
+    if pairs is None:
+        return None  # parts are said, not found out
+    ranks = _this_rank() if alone and not any(is_dtensor(tensor) for _, tensor in pairs) else None
+    return _source(pieces_of_state_dict(pairs, dtype=dtype, ranks=ranks), "", False)
+
+
+def sources_of_adapters(
+    adapters: Iterable[Any], base: Any, *, dtype: torch.dtype | None, alone: bool = False
+) -> tuple[list[tuple[str, Source] | None], Source | None]:
+    """Of adapters, and maybe their base, that are one version: the text of each adapter_config.json and what this rank
+    publishes of the factors, and the same of the base. Their sources have one ``part``. None: nothing of torch.
+
+    An adapter is a PEFT model, ``(model, name)``, or ``(configuration, factors)``.
+    """
+    looked: list[Looked] = []
+    texts: list[str | None] = []
+    for adapter in adapters:
+        found = _adapter(adapter, dtype)
+        texts.append(None if found is None else found[0])
+        looked += [] if found is None else [found[1]]
+    of_base = _base(base, dtype)
+    looked += [] if of_base is None else [of_base]
+    held = [one.tensor for of in looked for one in of.held]
+    ranks = _this_rank() if alone and not any(map(is_dtensor, held)) else None
+    pieces = iter(of_this_rank(looked, ranks))
+    sources = [None if text is None else (text, _source(next(pieces), "", False)) for text in texts]
+    text = config(base) if isinstance(base, torch.nn.Module) else ""
+    return sources, None if of_base is None else _source(next(pieces), text, False)
+
+
+def _adapter(adapter: Any, dtype: torch.dtype | None) -> tuple[str, Looked] | None:
+    if isinstance(adapter, torch.nn.Module):
+        return looked_at_adapter(adapter, None, dtype)
+    if not isinstance(adapter, (tuple, list)) or len(adapter) != 2:
+        return None
+    first, second = adapter
+    if isinstance(first, torch.nn.Module):
+        return looked_at_adapter(first, second, dtype)
+    pairs = _pairs_of_torch(second)
+    return None if pairs is None else (first, looked_at_tensors(pairs, dtype))
+
+
+def _base(base: Any, dtype: torch.dtype | None) -> Looked | None:
+    if isinstance(base, torch.nn.Module):
+        return looked_at(base, dtype, "base")
+    pairs = _pairs_of_torch(base)
+    return None if pairs is None else looked_at_tensors(pairs, dtype)
+
+
+def _pairs_of_torch(weights: Any) -> list[tuple[str, torch.Tensor]] | None:
+    """Of a state dict, or a list of its items; None: it is neither."""
     if isinstance(weights, Mapping):
         weights = list(weights.items())
     if not isinstance(weights, (list, tuple)) or not weights:
         return None
-    if not all(_is_pair_of_torch(item) for item in weights):
-        return None  # parts are said, not found out
-    ranks = _this_rank() if alone and not any(is_dtensor(tensor) for _, tensor in weights) else None
-    return _source(pieces_of_state_dict(weights, dtype=dtype, ranks=ranks), "", False)
+    return list(weights) if all(_is_pair_of_torch(item) for item in weights) else None
 
 
 def _this_rank() -> list[int] | None:

@@ -1,4 +1,4 @@
-#include "python/native/recording.h"
+#include "python/native/given/recording.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,0 +1,1 @@
+"""Engines that are vLLM servers, which are asked over HTTP."""
