@@ -58,8 +58,9 @@ std::map<std::string, std::string> AdapterTexts(std::string_view config) {
 
 void CheckAdapterName(const std::string& name) {
   CheckName("adapter", name);
-  if (name.find('/') == std::string::npos) return;
-  throw Error(ErrorCode::kInvalidArgument, "adapter " + Quote(name) + ": expected a name without slashes");
+  if (name.find_first_of("/,* ") == std::string::npos) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "adapter " + Quote(name) + ": expected a name without slashes, commas, asterisks and blanks");
 }
 
 }  // namespace layercast

@@ -29,7 +29,8 @@ std::string WithAdapterTexts(const std::string& config, const std::map<std::stri
 // The texts of a version's adapters, by name. Empty for a configuration that says nothing of adapters.
 std::map<std::string, std::string> AdapterTexts(std::string_view config);
 
-// Throws kInvalidArgument, naming it, for a name that is none (CheckName), or has a slash.
+// Throws kInvalidArgument, naming it, for a name that is none (CheckName), or that has what means something in a
+// version or a list: a slash, a comma, an asterisk or a blank.
 void CheckAdapterName(const std::string& name);
 
 }  // namespace layercast

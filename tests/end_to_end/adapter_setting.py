@@ -79,6 +79,11 @@ class AdapterSetting:
         expected = logits.log_softmax(-1).gather(2, tokens[..., None])[..., 0]
         return (got - expected).abs() / logits.abs().max()
 
+    def assert_is_peft(self, answer, folder):
+        logits = self.oracle.logits(self.oracle.with_adapter(folder), PROMPT, answer["tokens"])
+        off = torch.tensor(answer["logprobs"], dtype=torch.float64) - adapters.logprobs(logits, answer["tokens"])
+        assert off.abs().max() / logits.abs().max() < LIMIT
+
     def assert_is(self, answer, version, others=()):
         assert answer["finish"] == "length"
         assert self.distances([answer], version).max() < LIMIT

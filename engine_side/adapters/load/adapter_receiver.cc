@@ -184,6 +184,7 @@ class AdapterReceiver::Impl {
                          .modules = offered.adapter.modules.size(),
                          .elsewhere = placing.elsewhere,
                          .warnings = offered.adapter.warnings,
+                         .unused = offered.adapter.unused,
                          .zero_modules = offered.zero_modules,
                          .digest = {},
                          .report = report};

@@ -18,9 +18,15 @@
 namespace layercast {
 namespace {
 
+// Whether all elements are zeros, of either sign. The sign of an element of bf16, f16 and f32 is in its last byte.
 bool IsZero(const TensorView& tensor) {
-  return std::ranges::all_of(std::span(tensor.data, static_cast<std::size_t>(tensor.num_bytes())),
-                             [](std::byte byte) { return byte == std::byte{0}; });
+  const auto bytes = static_cast<std::size_t>(tensor.num_bytes());
+  const auto size = static_cast<std::size_t>(BitsPerElement(tensor.dtype)) / 8;
+  for (std::size_t i = 0; i < bytes; ++i) {
+    const std::byte sign = (i + 1) % size == 0 ? std::byte{0x80} : std::byte{0};
+    if ((tensor.data[i] & ~sign) != std::byte{0}) return false;
+  }
+  return true;
 }
 
 OfferedAdapter InFolder(const std::string& path) {
@@ -60,8 +66,9 @@ OfferedAdapter AtPublishers(const AdapterSource& source, const AskingRank& askin
   options.peer_timeout = asking.options.peer_timeout;
   options.stop = asking.stop;
   FailPoints none;
-  const ReceiverIdentity self{asking.options.engine, asking.attempt, asking.parallel.engine_rank(),
-                              asking.parallel.engine_size()};
+  // A receiver by itself: the ranks that are to take a stream together must not lose one that only looked.
+  const ReceiverIdentity self{asking.options.engine + "/look/" + std::to_string(asking.parallel.engine_rank()),
+                              asking.attempt};
   const auto session = FetchSession::Open(source.publishers, self, source.lineage, source.step, options, none,
                                           Deadline::After(asking.options.timeout));
   const Manifest manifest = Merge(session->manifests(), session->endpoints()).manifest;

@@ -75,12 +75,13 @@ bool AdapterRegistry::CanBecomeFree(const std::string& name) const {
   });
 }
 
-void AdapterRegistry::Name(std::size_t slot, SlottedAdapter adapter, bool pin) {
+void AdapterRegistry::Name(std::size_t slot, SlottedAdapter adapter, bool pin, bool with_base) {
   const std::lock_guard lock(mutex_);
   LAYERCAST_CHECK(slots_[slot].state == State::kFilling);
   const std::optional<std::size_t> old = Find(adapter.name);
   if (old) {
     pin = pin || slots_[*old].pinned;
+    slots_[*old].left_behind = with_base;
     Retire(*old);
     ++switches_;
   }
@@ -160,13 +161,15 @@ AdapterLease AdapterRegistry::LeaseOf(std::size_t index) {
 }
 
 std::optional<AdapterLease> AdapterRegistry::Renewed(AdapterLease lease) {
-  if (!lease || on_switch_ == AdapterSwitch::kFinish) return lease;
+  if (!lease) return lease;
   AdapterLease renewed;
   {
     const std::lock_guard lock(mutex_);
+    const bool left_behind = slots_[static_cast<std::size_t>(lease.slot())].left_behind;
+    if (on_switch_ == AdapterSwitch::kFinish && !left_behind) return lease;
     const std::optional<std::size_t> now = Find(lease.name());
     if (!now || static_cast<std::int32_t>(*now) == lease.slot()) return lease;
-    if (on_switch_ == AdapterSwitch::kKeep) renewed = LeaseOf(*now);
+    if (on_switch_ != AdapterSwitch::kAbort) renewed = LeaseOf(*now);
   }
   if (!renewed) return std::nullopt;
   return renewed;
@@ -206,7 +209,7 @@ Json AdapterRegistry::List() const {
   });
   Json list = Json::array();
   for (const std::size_t i : order) {
-    const auto& [state, adapter, uses, last_use, pinned] = slots_[i];
+    const auto& [state, adapter, uses, last_use, pinned, left_behind] = slots_[i];
     Json entry = {{"name", adapter.name},
                   {"version", VersionToJson(adapter.version)},
                   {"base", VersionToJson(adapter.base)},

@@ -76,8 +76,9 @@ class AdapterRegistry {
   // recently, is neither pinned nor in use, and has another name; that adapter is gone then. If there is none it waits
   // for one. Throws kResourceExhausted, naming who holds the slots, once the deadline is over or waiting cannot help.
   std::size_t Take(const std::string& name, Deadline deadline);
-  // Names the slot that was taken. If another slot had the name, that one is free once nobody uses it.
-  void Name(std::size_t slot, SlottedAdapter adapter, bool pin);
+  // Names the slot that was taken. If another slot had the name, that one is free once nobody uses it. `with_base`: its
+  // base is committed in the same moment, so sequences that go on, go on with both.
+  void Name(std::size_t slot, SlottedAdapter adapter, bool pin, bool with_base = false);
   void GiveBack(std::size_t slot);  // one that was taken, and could not be filled
 
   // These throw kNotFound, with the names that there are, for a name that no slot has. Unload takes the name away at
@@ -114,6 +115,7 @@ class AdapterRegistry {
     std::size_t uses = 0;
     std::uint64_t last_use = 0;
     bool pinned = false;
+    bool left_behind = false;  // its base is no longer served: no sequence may finish with it
   };
 
   void ExpectSlots() const;

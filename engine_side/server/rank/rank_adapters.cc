@@ -76,6 +76,7 @@ Json ToJson(const LoadedAdapter& loaded) {
           {"rank", largest},
           {"skipped", loaded.skipped},
           {"warnings", loaded.warnings},
+          {"unused", loaded.unused},
           {"digest", loaded.digest.ToHex()},
           {"report", Json::parse(loaded.report.ToJson())}};
 }

@@ -16,7 +16,7 @@ namespace layercast {
 namespace {
 
 // What a rank says that lists show.
-constexpr const char* kAbout[] = {"rank", "modules", "zero_modules", "skipped", "warnings", "digests"};
+constexpr const char* kAbout[] = {"rank", "modules", "zero_modules", "skipped", "warnings", "unused", "digests"};
 
 std::string NameFrom(const Json& params) {
   std::string name = params.at("name").get<std::string>();
@@ -125,6 +125,8 @@ std::vector<FilledAdapter> AdapterLoads::FillAll(const Json& params, const Versi
   return filled;
 }
 
-void AdapterLoads::Name(FilledAdapter filled) { registry_.Name(filled.slot, std::move(filled.adapter), filled.pin); }
+void AdapterLoads::Name(FilledAdapter filled, bool with_base) {
+  registry_.Name(filled.slot, std::move(filled.adapter), filled.pin, with_base);
+}
 
 }  // namespace layercast

@@ -39,8 +39,8 @@ class AdapterLoads {
   std::vector<FilledAdapter> FillAll(const Json& params, const Version& version, Deadline deadline);
   // Where a test lets the last step of a load fail.
   void CheckBeforeName() { failpoints_.Hit("adapter.flip"); }
-  // From now on the name means what the slot holds.
-  void Name(FilledAdapter filled);
+  // From now on the name means what the slot holds. `with_base`: AdapterRegistry::Name.
+  void Name(FilledAdapter filled, bool with_base = false);
   void Drop(const FilledAdapter& filled) { registry_.GiveBack(filled.slot); }
 
  private:

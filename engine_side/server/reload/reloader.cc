@@ -212,7 +212,7 @@ void Reloader::Commit(RankReload& reload, std::vector<FilledAdapter> adapters, P
       AwaitWord(reload, *held, HeldReload::Word::kCommit, Deadline::After(std::chrono::milliseconds::max()));
     }
     Version version = CommitOnRanks(reload, deadline);
-    for (FilledAdapter& each : std::exchange(adapters, {})) loads_.Name(std::move(each));  // while no pass runs
+    for (FilledAdapter& each : std::exchange(adapters, {})) loads_.Name(std::move(each), true);  // while no pass runs
     return version;
   };
   try {

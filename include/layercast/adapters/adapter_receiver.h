@@ -71,6 +71,7 @@ struct LoadedAdapter {
   std::uint64_t elsewhere = 0;          // of them, on other stages of a pipeline
   std::vector<std::string> skipped{};   // tensors that change nothing: copies of base weights
   std::vector<std::string> warnings{};  // what PEFT would warn of
+  std::vector<std::string> unused{};    // of target_modules and target_parameters, what no tensor is of
   std::uint64_t zero_modules = 0;       // whose B is all zeros, which is what an untrained adapter looks like
   Digest digest;                        // of the slot's bytes on this rank, with ranks and scales
   ReloadReport report{};

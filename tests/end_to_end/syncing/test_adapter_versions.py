@@ -57,7 +57,7 @@ def assert_each_fits_its_version_alone(setting, answers):
 def test_200_upserts_under_load(setting):
     setting.serve("--tp", 2, slots=4)
     setting.load_from("--publisher", setting.publish(0, 0).endpoint)
-    held = {}
+    held, base, answer_of_base = {}, setting.program.status(setting.engine)["ranks"], setting.answer(None)
 
     def upsert(number):
         publisher = setting.publish(number % VERSIONS, number)
@@ -75,6 +75,8 @@ def test_200_upserts_under_load(setting):
     assert listed["version"]["step"] == UPSERTS and setting.names() == ["policy"]
     first, last = (sum(held[number]) for number in sorted(held))
     assert last - first < 4 << 20, held
+    assert setting.program.status(setting.engine)["ranks"] == base and setting.answer(None) == answer_of_base
+    assert setting.program.run("verify", "--engine", setting.engine.endpoint, "--model", setting.base).json["equal"]
     setting.assert_is(setting.answer(), UPSERTS % VERSIONS, others=[1, 2])
 
 
@@ -191,3 +193,45 @@ def test_the_base_may_change_below_an_adapter_that_does_not_name_it(setting, che
     assert off / logits.abs().max() < LIMIT
     assert setting.distances([answer], 0).max() > APART
     assert setting.program.run("verify", "--engine", setting.engine.endpoint, "--adapter", "policy", "--model", setting.folder(0)).json["equal"]
+
+
+def below(setting, base):
+    """The same adapters over another base."""
+    return AdapterSetting(setting.program, setting.start, setting.kept, base)
+
+
+@pytest.mark.parametrize("pause_mode, on_switch", [("wait", "finish"), ("keep", "keep"), ("keep", "finish")])
+def test_no_token_is_of_a_new_base_and_an_old_adapter(pause_mode, on_switch, setting, checkpoint):
+    """A version that holds both is committed as one, while 4 sequences are asked for again and again."""
+    bases = [setting.base, setting.kept.base(checkpoint("llama", "b"))]
+    over = [below(setting, base) for base in bases]
+    publishers = [setting.start("publish", "--model", base, "--adapter", f"policy={setting.folder(number)}", "--lineage", "both", "--step", number)
+                  for number, base in enumerate(bases)]
+    setting.serve("--tp", 2, "--adapter-switch", on_switch, slots=4)
+
+    def take(number):
+        return setting.program.reload(setting.engine, "--publisher", publishers[number].endpoint, "--adapters", "*", "--pause-mode", pause_mode)
+
+    assert take(0)["version"] == publishers[0].version
+    asking = [setting.program.start(*setting.asking("policy", new=40, repeat=40, seed=100 * sequence)) for sequence in range(4)]
+    turns = 0
+    while turns < 4 or any(process.poll() is None for _, process in asking):
+        turns += 1
+        take(turns % 2)
+    answers = [answer for started in asking for answer in setting.program.finish(started).json["answers"]]
+    pairs = {(span["version"]["step"], span["adapter"]["step"]) for answer in answers for span in answer["spans"]}
+    assert pairs == {(0, 0), (1, 1)}
+    whole = [[answer for answer in answers if [span["version"]["step"] for span in answer["spans"]] == [number]][:40] for number in (0, 1)]
+    for number in (0, 1):
+        assert whole[number]
+        assert over[number].distances(whole[number], number).max() < LIMIT
+        assert over[number].distances(whole[number], 1 - number).max(1).values.min() > APART
+
+
+@pytest.mark.parametrize("order", ["layer", "checkpoint", "shuffled:3"])
+def test_factors_of_a_stream_may_come_in_any_order(order, setting):
+    setting.serve("--tp", 2, "--chunk-bytes", 4096)
+    publisher = setting.publish(1, 1, "--mode", "stream", "--order", order)
+    assert setting.load_from("--publisher", publisher.endpoint)["version"] == publisher.version
+    setting.assert_is(setting.answer(), 1, others=[0])
+    assert setting.program.run("verify", "--engine", setting.engine.endpoint, "--adapter", "policy", "--model", setting.folder(1)).json["equal"]

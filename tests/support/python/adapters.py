@@ -54,6 +54,12 @@ def in_fp32(base, out):
     return out
 
 
+def dtype_of(base):
+    """In which a checkpoint is served: torch's name."""
+    config = json.loads((base / "config.json").read_text())
+    return config.get("dtype") or config.get("torch_dtype") or config.get("text_config", {}).get("dtype") or "float32"
+
+
 @functools.lru_cache(maxsize=2)
 def _loaded(base, dtype):
     transformers.utils.logging.set_verbosity_error()
@@ -103,19 +109,25 @@ def targets_of(model, kind):
                "ends": [name.rpartition(".")[2] for name, _ in model.named_modules() if name.rpartition(".")[2] in ENDS and of_text(name)]}
     parameters = {"experts": expert_parameters(model), "gate_up": expert_parameters(model, ("gate_up_proj", "up_proj")),
                   "down": expert_parameters(model, ("down_proj",)), "routers": routers(model)}
+    has_vision = any(not of_text(name) for name, _ in model.named_modules())
     if kind == "all-linear" and not is_mamba:
-        return {"target_modules": "all-linear"}
+        return {"target_modules": in_text(modules["linear"]) if has_vision else "all-linear"}
     if kind in modules and modules[kind]:
-        return {"target_modules": modules[kind]}
+        return {"target_modules": in_text(modules[kind]) if has_vision else modules[kind]}
     if kind in parameters and parameters[kind]:
         return {"target_modules": [], "target_parameters": parameters[kind]}
     raise Unmade(f"{type(model).__name__} has no {kind}")
 
 
+def in_text(names):
+    """The expression that targets these modules in the language model alone: vision towers have some of the same names."""
+    return rf".*\.language_model\.(.*\.)?({'|'.join(names)})|lm_head" if "lm_head" in names else rf".*\.language_model\.(.*\.)?({'|'.join(names)})"
+
+
 def patterns_of(targets):
     """Other ranks and alphas: of one target everywhere, and of all targets in the second layer."""
     named = targets.get("target_parameters") or targets["target_modules"]
-    name = "down_proj" if named == "all-linear" else named[0]
+    name = named[0] if isinstance(named, list) else "embed_tokens" if "embed_tokens" in named else "down_proj"
     return {"rank_pattern": {rf".*\.1\..*{re.escape(name)}": 7, name: 3}, "alpha_pattern": {name: 9, r".*\.1\..*": 2.5}}
 
 

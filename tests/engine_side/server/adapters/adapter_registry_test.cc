@@ -121,6 +121,15 @@ TEST(AdapterRegistry, SwitchesSequencesUnderWayAsItIsTold) {
   }
 }
 
+TEST(AdapterRegistry, NoSequenceFinishesWithAnAdapterWhoseBaseIsGone) {
+  AdapterRegistry registry(2, AdapterSwitch::kFinish);
+  Load(registry, "a", 1);
+  AdapterLease lease = registry.Lease("a");
+  registry.Name(registry.Take("a", Now()), {.name = "a", .version = Step(2)}, false, /*with_base=*/true);
+  EXPECT_EQ(registry.Renewed(std::move(lease))->version(), Step(2));
+  EXPECT_EQ(registry.List().size(), 1U);
+}
+
 TEST(AdapterRegistry, WithoutSlotsSaysWhichFlagGivesSome) {
   AdapterRegistry registry(0, AdapterSwitch::kFinish);
   EXPECT_THAT(ErrorOf([&] { (void)registry.Take("a", Now()); }, ErrorCode::kFailedPrecondition),
