@@ -91,7 +91,6 @@ class AdapterReceiver::Impl {
       slots_.push_back(Checked(std::move(slot), terms_, options_, slots_.size()));
     }
     receiver_options_.engine += "/adapters";  // whose attempts are counted apart from those of the base
-    receiver_options_.commit = CommitPolicy::kInPlace;
     receiver_options_.relay.clear();
     receiver_options_.staging_memory = nullptr;
   }
@@ -132,7 +131,10 @@ class AdapterReceiver::Impl {
       buffers.insert(buffers.end(), copies->buffers().begin(), copies->buffers().end());
     }
     if (offered.text) buffers.push_back(TakeText(*offered.text, text, placing.recording));
-    Receiver receiver(placing.Tree(), parallel_, {}, CapturedBuffers::Adopt(std::move(buffers)), receiver_options_);
+    ReceiverOptions options = receiver_options_;
+    // A stream is walked once for all ranks, so none may leave between its beginning and its end, as in_place does.
+    options.commit = offered.is_stream ? CommitPolicy::kStaged : CommitPolicy::kInPlace;
+    Receiver receiver(placing.Tree(), parallel_, {}, CapturedBuffers::Adopt(std::move(buffers)), options);
     const Filling filling(*this, receiver, stop);
     receiver.Stage(BytesOf(source, offered), attempt_);
     failpoints_.Hit("adapter.fill");

@@ -82,6 +82,7 @@ OfferedAdapter AtPublishers(const AdapterSource& source, const AskingRank& askin
   offered.tensors = manifest.specs();
   offered.lineage = version.lineage;
   offered.step = version.step;
+  offered.is_stream = session->mode() == PublishMode::kStream;
   AdapterText parsed = AdapterText::FromText(text);
   offered.config = std::move(parsed.config);
   offered.base = std::move(parsed.base);

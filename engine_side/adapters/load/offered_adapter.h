@@ -32,6 +32,7 @@ struct OfferedAdapter {
   std::uint64_t zero_modules = 0;         // whose B is known to be all zeros
   std::optional<std::uint64_t> step{};    // of the version, from publishers
   std::string lineage{};
+  bool is_stream = false;
 };
 
 // Who asks, and how long it may take. Value.
