@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from layercast import _native
 from layercast._native import Version
 from layercast.dtypes import torch_dtype
+from layercast.errors import InvalidArgument, NotFound
 from layercast.receiver import Receiver
 from layercast.recording import Box, Copy, Recording
 from layercast.tensor import TensorSpec
 
 
+_ADAPTERS, _CONFIG = "adapters/", "config"  # "adapters/NAME/config" is the configuration, as text
+
+
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A version that publishers have. ``config`` is the text of its model's config.json; "": they have none."""
+    """A version that publishers have. ``config`` is the text of its model's config.json; "": they have none.
+
+    ``specs`` are of the base's tensors; ``adapters``, by name, of those of LoRA adapters, by their names in the version.
+    """
 
     version: Version
     specs: tuple[TensorSpec, ...]
     config: str
+    adapters: dict[str, tuple[TensorSpec, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedAdapter:
+    """A LoRA adapter on the host: the fields of its adapter_config.json that act, and its factors under PEFT's names."""
+
+    version: Version
+    name: str
+    config: dict[str, Any]
+    base: Version | None
+    tensors: dict[str, Any]
 
 
 def offered(
@@ -30,8 +50,14 @@ def offered(
 
     Raises Unavailable, DeadlineExceeded (after ``timeout`` seconds), NotFound.
     """
-    version, specs, config = _native.published(endpoints_of(endpoints), lineage, step, timeout)
-    return Offered(version, tuple(TensorSpec(*spec) for spec in specs), config)
+    version, rows, config = _native.published(endpoints_of(endpoints), lineage, step, timeout)
+    specs: list[TensorSpec] = []
+    adapters: dict[str, list[TensorSpec]] = {}
+    for spec in (TensorSpec(*row) for row in rows):
+        of = spec.name.removeprefix(_ADAPTERS).split("/", 1)
+        is_adapters = spec.name.startswith(_ADAPTERS) and len(of) == 2
+        (adapters.setdefault(of[0], []) if is_adapters else specs).append(spec)
+    return Offered(version, tuple(specs), config, {name: tuple(each) for name, each in adapters.items()})
 
 
 def endpoints_of(endpoints: str | Iterable[str]) -> list[str]:
@@ -46,19 +72,47 @@ def fetch(
 
     Raises as :func:`offered`, and Corrupt.
     """
-    import torch
-
     endpoints = endpoints_of(endpoints)
     found = offered(endpoints, lineage=lineage, step=step, timeout=timeout)
-    tensors = {spec.name: torch.empty(spec.shape, dtype=torch_dtype(spec.dtype)) for spec in found.specs}
-    with Receiver(_as_they_are(found.specs), buffers=tensors, commit="in_place", timeout=timeout) as receiver:
-        receiver.reload_weights(endpoints, lineage=found.version.lineage, step=found.version.step)
-    return found.version, tensors
+    return found.version, _taken(endpoints, found, found.specs, timeout)
 
 
-def _as_they_are(specs: tuple[TensorSpec, ...]) -> Recording:
+def fetch_adapter(
+    endpoints: str | Iterable[str],
+    *,
+    name: str = "",
+    lineage: str = "",
+    step: int | None = None,
+    timeout: float = 300.0,
+) -> FetchedAdapter:
+    """A LoRA adapter of a version, by default its only one. Raises as :func:`fetch`."""
+    endpoints = endpoints_of(endpoints)
+    found = offered(endpoints, lineage=lineage, step=step, timeout=timeout)
+    known = ", ".join(f"'{each}'" for each in sorted(found.adapters)) or "none"
+    if not name and len(found.adapters) > 1:
+        raise InvalidArgument(f"version {found.version} has several adapters: expected one of {known}")
+    name = name or next(iter(found.adapters), "")
+    if name not in found.adapters:
+        raise NotFound(f"version {found.version} has no adapter '{name}': it has {known}")
+    taken = _taken(endpoints, found, found.adapters[name], timeout)
+    tensors = {tensor.removeprefix(f"{_ADAPTERS}{name}/"): value for tensor, value in taken.items()}
+    said = json.loads(bytes(tensors.pop(_CONFIG).numpy()))
+    base = Version(**said["base"]) if said["base"] else None
+    return FetchedAdapter(found.version, name, said["config"], base, tensors)
+
+
+def _taken(
+    endpoints: list[str], found: Offered, specs: tuple[TensorSpec, ...], timeout: float
+) -> dict[str, Any]:
+    """These tensors of the version, as they are."""
+    import torch
+
     def whole(spec: TensorSpec) -> Box:
         return Box((0,) * len(spec.shape), tuple(spec.shape))
 
+    tensors = {spec.name: torch.empty(spec.shape, dtype=torch_dtype(spec.dtype)) for spec in specs}
+    every = (*found.specs, *(spec for each in found.adapters.values() for spec in each))
     copies = tuple(Copy(spec.name, spec.name, whole(spec), whole(spec)) for spec in specs)
-    return Recording(specs, specs, copies, {})
+    with Receiver(Recording(every, specs, copies, {}), buffers=tensors, commit="in_place", timeout=timeout) as receiver:
+        receiver.reload_weights(endpoints, lineage=found.version.lineage, step=found.version.step)
+    return tensors

@@ -19,6 +19,7 @@ import pytest
 import safetensors.torch
 import torch
 from layercast.dtypes import torch_dtype
+from layercast.offered import fetch, fetch_adapter, offered
 
 MAX_RANK = 8
 HEADS = {"q_proj": 4, "k_proj": 2, "v_proj": 2}  # of 32 numbers each
@@ -154,6 +155,38 @@ def test_every_source_brings_the_same_slot(folder, policy, publisher, tmp_path):
     assert len(set(digests)) == 1
 
 
+def recorded(tp_rank):
+    """What a loader of two ranks does with attention's weights: q, k and v by heads into one tensor, o by columns."""
+    from layercast import Box, Copy, Recording, TensorSpec
+
+    layers, sources, parameters, copies = ["model.layers.0.self_attn", "model.layers.1.self_attn"], [], [], []
+    for layer in layers:
+        parameters += [TensorSpec(f"{layer}.qkv_proj.weight", "BF16", (128, 128)), TensorSpec(f"{layer}.o_proj.weight", "BF16", (128, 64))]
+        begin = 0
+        for shard, heads in HEADS.items():
+            rows = heads * 32 // 2
+            sources.append(TensorSpec(f"{layer}.{shard}.weight", "BF16", (heads * 32, 128)))
+            copies.append(Copy(sources[-1].name, f"{layer}.qkv_proj.weight", Box((tp_rank * rows, 0), (rows, 128)),
+                               Box((begin, 0), (rows, 128))))
+            begin += rows
+        sources.append(TensorSpec(f"{layer}.o_proj.weight", "BF16", (128, 128)))
+        copies.append(Copy(sources[-1].name, f"{layer}.o_proj.weight", Box((0, tp_rank * 64), (128, 64)), Box((0, 0), (128, 64))))
+    return Recording(tuple(sources), tuple(parameters), tuple(copies), {})
+
+
+@pytest.mark.parametrize("tp_rank", [0, 1])
+def test_a_recorded_loader_says_where_factors_go_too(policy, publisher, tp_rank):
+    model = adapted(policy, target_modules=["q_proj", "v_proj", "o_proj"])
+    rank = {"tp_rank": tp_rank, "tp_size": 2}
+    slot = slot_of(recorded(tp_rank), wide=2, **rank)
+    with receiver_of(recorded(tp_rank), [slot], **rank) as receiver:
+        receiver.load(0, publishers=publisher.publish_adapters({"policy": model}, step=1))
+        assert_holds(slot, expected_of(factors(model), **rank))
+        published = publisher.publish_adapters({"policy": adapted(policy)}, step=2)
+        with pytest.raises(layercast.InvalidArgument, match="down_proj"):
+            receiver.load(0, publishers=published)
+
+
 def test_factors_are_cast_if_asked_for(folder, policy, publisher):
     model = adapted(policy)
     bytes_of = [sum(tensor.numel() * size for tensor in factors(model).values()) for size in (4, 2)]
@@ -205,6 +238,27 @@ def test_the_version_of_the_base_is_said(folder, policy, publisher):
     with receiver_of(folder, [slot_of(folder)]) as receiver:
         assert receiver.load(0, publishers=published).base == trained_on
         assert receiver.load(0, publishers=publisher.publish_adapters({"a": adapted(policy)}, step=2)).base is None
+
+
+def test_an_adapter_is_fetched_as_it_is(policy, publisher):
+    model = adapted(policy, use_rslora=True)
+    trained_on = layercast.Version("run", 7, "0" * 31 + "1")
+    published = publisher.publish_adapters({"policy": model, "other": model}, base=policy, step=1,
+                                           base_version={"policy": trained_on})
+    found = offered(publisher.endpoint)
+    assert sorted(found.adapters) == ["other", "policy"] and {spec.name for spec in found.specs} == set(policy.state_dict())
+    fetched = fetch_adapter(publisher.endpoint, name="policy")
+    assert (fetched.version, fetched.name, fetched.base) == (published.version, "policy", trained_on)
+    assert (fetched.config["r"], fetched.config["lora_alpha"], fetched.config["use_rslora"]) == (4, 6, True)
+    expected = factors(model)
+    assert fetched.tensors.keys() == expected.keys()
+    assert all(torch.equal(fetched.tensors[name], tensor) for name, tensor in expected.items())
+    assert fetch(publisher.endpoint)[1].keys() == set(policy.state_dict())
+    assert fetch_adapter(publisher.endpoint, name="other").base is None
+    with pytest.raises(layercast.InvalidArgument, match="'other', 'policy'"):
+        fetch_adapter(publisher.endpoint)
+    with pytest.raises(layercast.NotFound, match="'third'.*'other', 'policy'"):
+        fetch_adapter(publisher.endpoint, name="third")
 
 
 def without(name):

@@ -95,16 +95,31 @@ class HttpEngines:
         raise Unsupported("generate: ask a vLLM server by its own API (/v1/completions)")
 
     def load_adapter(self, name: str, **options: Any) -> list[Answered]:
-        raise Unsupported("load_adapter: a vLLM server has none yet")
+        for option in ("path", "pin", "all_or_none"):
+            if options.get(option):
+                raise Unsupported(f"{option}: a vLLM server takes adapters of publishers, one engine after the other")
+        timeout = options["timeout"]
+        body = {"name": name, "adapter": options["adapter"], "timeout": timeout, **_source(options)}
+        return self._of_all(lambda endpoint: self._ask_adapter(endpoint, "load_adapter", body, timeout))
 
     def unload_adapter(self, name: str) -> list[Answered]:
-        raise Unsupported("unload_adapter: a vLLM server's adapters are unloaded by its own routes")
+        return self._of_all(lambda endpoint: self._ask_adapter(endpoint, "unload_adapter", {"name": name}, 300.0))
 
     def pin_adapter(self, name: str, pin: bool) -> list[Answered]:
-        raise Unsupported("pin_adapter: a vLLM server's adapters are pinned by its own routes")
+        raise Unsupported("pin_adapter: a vLLM server keeps as many adapters as --max-cpu-loras says")
 
     def list_adapters(self, engine: int) -> str:
-        raise Unsupported("list_adapters: a vLLM server lists its adapters by its own routes (/v1/models)")
+        held = self._request(self.endpoints[engine], "adapters", None, 10.0)["adapters"]
+        return json.dumps({"adapters": [{"name": name, "version": version} for name, version in held.items()]})
+
+    def _ask_adapter(self, endpoint: str, what: str, body: dict[str, Any], timeout: float) -> Answered:
+        previous = None
+        try:
+            previous = _version_in(self._request(endpoint, "adapters", None, 10.0), body["name"])
+            version = _version_in(self._request(endpoint, what, body, timeout + _SLACK), body["name"])
+        except Error as error:
+            return _failed(endpoint, error, previous)
+        return Answered(endpoint, True, version, previous, "", "", "")
 
     def status(self, engine: int) -> str:
         return json.dumps(self._request(self.endpoints[engine], "status", None, 10.0))
@@ -169,6 +184,10 @@ def _error_in(error: urllib.error.HTTPError, url: str) -> Error:
 
 def _failed(endpoint: str, error: Error, served: Version | None) -> Answered:
     return Answered(endpoint, False, served, served, "", error.code, str(error))
+
+
+def _version_in(answer: dict[str, Any], adapter: str) -> Version | None:
+    return _version({"version": answer["adapters"].get(adapter)})
 
 
 def _version(answer: dict[str, Any]) -> Version | None:

@@ -1,7 +1,8 @@
 """vLLM takes its weights from Layercast: ``--weight-transfer-config '{"backend": "layercast"}'`` (docs/vllm.md).
 
-``register`` is what vLLM's entry point calls in each of its processes. Nothing of vLLM is patched: backends and a model
-loader are registered, and workers get one method more, ``layercast``, which is how a rank's answer gets back.
+``register`` is what vLLM's entry point calls in each of its processes. Backends and a model loader are registered, and
+workers get one method more, ``layercast``, which is how a rank's answer gets back. Nothing of vLLM is patched, but in a
+worker that takes adapters of publishers: its manager asks Layercast for those whose path says so (lora_adapters.py).
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ def _answer(worker: Any, op: str, arguments: dict[str, Any] | None = None) -> di
     An exception would reach the caller as text alone, and the answers of the other ranks would be lost.
     """
     from layercast.errors import Error
+    from layercast.vllm import lora_adapters
 
+    if op in lora_adapters.OPS:
+        return _answer_of_adapters(worker, op, arguments or {})
     engine = getattr(worker, "weight_transfer_engine", None)
     if engine is None or not hasattr(engine, "answer"):
         expected = f"expected an engine that was started with --weight-transfer-config '{{\"backend\": \"{BACKEND}\"}}'"
@@ -46,3 +50,18 @@ def _answer(worker: Any, op: str, arguments: dict[str, Any] | None = None) -> di
         return {**engine.status(), "error": {"code": error.code, "message": str(error)}}
     except Exception as error:  # of vLLM's or torch's code
         return {**engine.status(), "error": {"code": "internal", "message": f"{type(error).__name__}: {error}"}}
+
+
+def _answer_of_adapters(worker: Any, op: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    from layercast.errors import Error
+    from layercast.vllm.lora_adapters import LoraAdapters
+
+    answer: dict[str, Any] = {"rank": worker.rank, "state": "idle", "adapters": {}}
+    try:
+        adapters = LoraAdapters.of(worker)
+        answer = adapters.status()
+        return adapters.answer(op, **arguments)
+    except Error as error:
+        return {**answer, "error": {"code": error.code, "message": str(error)}}
+    except Exception as error:  # of vLLM's or torch's code
+        return {**answer, "error": {"code": "internal", "message": f"{type(error).__name__}: {error}"}}

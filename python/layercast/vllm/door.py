@@ -4,6 +4,9 @@
     POST /layercast/stage    the same without the commit; then /layercast/commit {"pause_mode": ...} or /layercast/abort
     POST /layercast/verify   {"model": "DIR"}: reads the served bytes back; holds them against a cold load of that folder
     GET  /layercast/status   {"version": {...}, "ranks": [...]}
+    POST /layercast/load_adapter    {"name": "policy", "endpoint": ..., "lineage": ..., "step": ..., "adapter": "", ...}
+    POST /layercast/unload_adapter  {"name": "policy"}
+    GET  /layercast/adapters        {"adapters": {"policy": {...}}, "ranks": [...]}
 
 ``pause_mode`` says what becomes of sequences under way at a commit. ``wait``: they end first, and new requests wait at
 the door; no answer has tokens of two versions. ``keep``: they go on with the new weights, their KV cache computed anew.
@@ -25,7 +28,10 @@ from fastapi.responses import JSONResponse
 
 from layercast.errors import Error, FailedPrecondition, InvalidArgument
 from layercast.vllm.gate import Gate
+from layercast.vllm.lora_adapters import path_of
 from layercast.vllm.sync import Answers, Engine, Torn, answer_of
+
+_Work = Callable[[dict[str, Any]], dict[str, Any]]
 
 PAUSE_MODES = ("wait", "keep", "abort")
 _STATUS = {
@@ -37,6 +43,7 @@ _STATUS = {
     "deadline_exceeded": 504,
 }
 _SOURCE = {"endpoint": str, "lineage": str, "step": int}
+_ADAPTER = {"name": str, "adapter": str}
 _COMMIT = {"pause_mode": str}
 _TIMEOUT = {"timeout": (int, float)}
 
@@ -52,18 +59,22 @@ class Door:
         self._one = asyncio.Lock()  # one sync at a time; the next one waits
         self._engine: Engine | None = None
         self._client: Any = None
+        self._models: Any = None  # vLLM's list of what requests may name
         self._keys: list[str] = []
         self._drain = 300.0
 
     def attach_router(self, app: FastAPI) -> None:
         app.add_middleware(_Middleware, gate=self._gate)
-        routes: dict[str, tuple[str, Callable[[dict[str, Any]], Answers], dict[str, Any]]] = {
-            "reload": ("POST", lambda body: self._open_engine().reload(**body), _SOURCE | _COMMIT | _TIMEOUT),
-            "stage": ("POST", lambda body: self._open_engine().stage(**body), _SOURCE | _TIMEOUT),
-            "commit": ("POST", lambda body: self._open_engine().commit(**body), _COMMIT),
-            "abort": ("POST", lambda body: self._open_engine().abort(), {}),
-            "verify": ("POST", lambda body: self._open_engine().verify(**body), {"model": str}),
-            "status": ("GET", lambda body: self._open_engine().status(), {}),
+        routes: dict[str, tuple[str, _Work, dict[str, Any]]] = {
+            "reload": ("POST", lambda body: _summary(self._open_engine().reload(**body)), _SOURCE | _COMMIT | _TIMEOUT),
+            "stage": ("POST", lambda body: _summary(self._open_engine().stage(**body)), _SOURCE | _TIMEOUT),
+            "commit": ("POST", lambda body: _summary(self._open_engine().commit(**body)), _COMMIT),
+            "abort": ("POST", lambda body: _summary(self._open_engine().abort()), {}),
+            "verify": ("POST", lambda body: _summary(self._open_engine().verify(**body)), {"model": str}),
+            "status": ("GET", lambda body: _summary(self._open_engine().status()), {}),
+            "load_adapter": ("POST", self._load_adapter, _ADAPTER | _SOURCE | _COMMIT | _TIMEOUT),
+            "unload_adapter": ("POST", self._unload_adapter, {"name": str} | _COMMIT),
+            "adapters": ("GET", lambda body: _adapters(self._open_engine().adapters()), {}),
         }
         for name, (method, work, fields) in routes.items():
             app.add_api_route(f"/layercast/{name}", self._route(work, fields), methods=[method], name=f"layercast {name}")
@@ -72,6 +83,7 @@ class Door:
         if engine_client is None:
             return
         self._client = engine_client
+        self._models = getattr(state, "openai_serving_models", None)
         self._keys = [key for key in (getattr(args, "api_key", None) or []) if key]
         self._engine = Engine(self._caller(asyncio.get_running_loop()), self._stiller(asyncio.get_running_loop()))
 
@@ -80,16 +92,40 @@ class Door:
             raise FailedPrecondition("this server has no engine")
         return self._engine
 
-    def _route(self, work: Callable[[dict[str, Any]], Answers], fields: dict[str, Any]) -> Callable[..., Any]:
+    def _load_adapter(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Loads it on all ranks, and then lets requests name it, by a path that no other version has."""
+        name = body.get("name", "")
+        if self._models is not None and self._models.is_base_model(name):
+            raise InvalidArgument(f"name: '{name}' is the base model")
+        said = _adapters(self._open_engine().load_adapter(**{"name": "", **body}))
+        if self._models is not None:
+            from vllm.lora.request import LoRARequest
+
+            known = self._models.lora_requests
+            number = known[name].lora_int_id if name in known else self._models.lora_id_counter.inc(1)
+            known[name] = LoRARequest(name, number, path_of(name, said["adapters"][name]["digest"]))
+        return said
+
+    def _unload_adapter(self, body: dict[str, Any]) -> dict[str, Any]:
+        engine, name = self._open_engine(), body.get("name", "")
+        kept = self._models.lora_requests.pop(name, None) if self._models is not None else None
+        try:
+            return _adapters(engine.unload_adapter(**{"name": "", **body}))
+        except Error:
+            if kept is not None:
+                self._models.lora_requests[name] = kept
+            raise
+
+    def _route(self, work: _Work, fields: dict[str, Any]) -> Callable[..., Any]:
         async def answer(request: Request) -> JSONResponse:
             try:
                 self._admit(request)
                 body = await _body_of(request, fields)
                 if not fields:
-                    return JSONResponse(_summary(await asyncio.to_thread(work, body)))
+                    return JSONResponse(await asyncio.to_thread(work, body))
                 async with self._one:
                     self._drain = float(body.get("timeout", 300.0))
-                    return JSONResponse(_summary(await asyncio.to_thread(work, body)))
+                    return JSONResponse(await asyncio.to_thread(work, body))
             except Error as error:
                 return JSONResponse(
                     {"error": {"code": error.code, "message": str(error)}}, status_code=_STATUS.get(error.code, 500)
@@ -173,6 +209,10 @@ async def _body_of(request: Request, fields: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(value, fields[name]) or isinstance(value, bool):
             raise InvalidArgument(f"'{name}': expected {fields[name]}, got {value!r}")
     return body
+
+
+def _adapters(answers: Answers) -> dict[str, Any]:
+    return {"adapters": answers[0]["adapters"], "ranks": answers}
 
 
 def _summary(answers: Answers) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from layercast.errors import DeadlineExceeded, Error, FailedPrecondition, Unavailable, of_code
+from layercast.errors import DeadlineExceeded, Error, FailedPrecondition, InvalidArgument, Unavailable, of_code
 
 Answers = list[dict[str, Any]]
 
@@ -51,21 +51,24 @@ class Engine:
     def stage(self, *, timeout: float = 300.0, **source: Any) -> Answers:
         """``source``: endpoint, lineage, step. Returns once every rank has staged the version, checked and whole."""
         self._attempt = max(self._attempt + 1, time.time_ns() // 1_000_000)
-        began, look = time.monotonic(), _FIRST_LOOK
         try:
-            answers = self._on_all("stage", attempt=self._attempt, **source)
-            while any(answer["state"] == "staging" for answer in answers):
-                if time.monotonic() - began > timeout:
-                    ranks = [answer["rank"] for answer in answers if answer["state"] == "staging"]
-                    raise DeadlineExceeded(f"ranks {ranks} have not staged the version after {timeout:g} s")
-                time.sleep(look)
-                look = min(look * 1.5, _LONGEST_LOOK)
-                answers = self._on_all("state")
+            self._wait_until_staged(self._on_all("stage", attempt=self._attempt, **source), "state", timeout)
             self._on_all("prepare")
             return self._on_all("make")
         except (Error, KeyboardInterrupt):  # after anything else the engine may be dead, and would never answer
             self._give_up()
             raise
+
+    def _wait_until_staged(self, answers: Answers, op: str, timeout: float) -> Answers:
+        began, look = time.monotonic(), _FIRST_LOOK
+        while any(answer["state"] == "staging" for answer in answers):
+            if time.monotonic() - began > timeout:
+                ranks = [answer["rank"] for answer in answers if answer["state"] == "staging"]
+                raise DeadlineExceeded(f"ranks {ranks} have not staged the version after {timeout:g} s")
+            time.sleep(look)
+            look = min(look * 1.5, _LONGEST_LOOK)
+            answers = self._on_all(op)
+        return answers
 
     def commit(self, *, pause_mode: str = "") -> Answers:
         """Writes what is staged, between two forward passes. Raises FailedPrecondition if nothing is."""
@@ -93,6 +96,44 @@ class Engine:
         """Reads the served bytes back; with ``model``, answers have the ``differences`` from a cold load of it."""
         return self._on_all("verify", model=model)
 
+    def load_adapter(self, *, name: str, pause_mode: str = "", timeout: float = 300.0, **source: Any) -> Answers:
+        """Has requests for ``layercast://NAME`` mean an adapter of a publisher. ``source``: endpoint, lineage, step, and
+        ``adapter``, what the version calls it. The engine goes on generating until all ranks have it; then it stands
+        still as in :meth:`commit`, if it has an adapter of that name."""
+        if not name or set(name) & set("/?"):
+            raise InvalidArgument(f"name: expected one of an adapter, without '/' and '?', got '{name}'")
+        try:
+            answers = self._on_all("stage_adapter", timeout=timeout, **source)
+            answers = self._wait_until_staged(answers, "adapter_state", timeout)
+            if any(answer["staged"] != answers[0]["staged"] for answer in answers):
+                raise Unavailable("ranks have staged different versions: the publisher has a newer one; say which step")
+            is_new = not any(name in answer["adapters"] for answer in answers)
+            with nullcontext() if is_new else self._still(pause_mode):
+                return self._on_some("commit_adapter", name=name)
+        except (Error, KeyboardInterrupt):
+            self._give_up("abort_adapter")
+            raise
+
+    def unload_adapter(self, *, name: str, pause_mode: str = "") -> Answers:
+        """No request may name the adapter any more; one that did would end the engine: so none is under way."""
+        if pause_mode == "keep":
+            raise InvalidArgument("pause_mode: expected wait or abort, since a sequence cannot go on without its adapter")
+        with self._still(pause_mode):
+            return self._on_some("unload_adapter", name=name)
+
+    def adapters(self) -> Answers:
+        return self._on_all("adapter_state")
+
+    def _on_some(self, op: str, **arguments: Any) -> Answers:
+        """Raises Torn if some ranks did it and some did not."""
+        answers = self._call(op, arguments)
+        failed = [answer for answer in answers if answer.get("error")]
+        if failed and len(failed) < len(answers):
+            raise Torn(f"{len(failed)} of {len(answers)} ranks failed: load the adapter again; {_error_of(failed[0])}")
+        if failed:
+            raise _error_of(failed[0])
+        return answers
+
     def _on_all(self, op: str, **arguments: Any) -> Answers:
         answers = self._call(op, arguments)
         for answer in answers:
@@ -100,9 +141,9 @@ class Engine:
                 raise _error_of(answer)
         return answers
 
-    def _give_up(self) -> None:
+    def _give_up(self, op: str = "abort") -> None:
         try:
-            self._call("abort", {})
+            self._call(op, {})
         except Exception:  # noqa: BLE001  the error that is being raised matters more
             pass
 
@@ -126,7 +167,7 @@ def of_llm(llm: Any) -> Engine:
     def call(op: str, arguments: dict[str, Any]) -> Answers:
         asked = _on_a_thread(lambda: llm.collective_rpc("layercast", args=(op, arguments)))
         answers: Answers = answer_of(asked, is_dead)
-        if op == "commit":
+        if op in ("commit", "commit_adapter", "unload_adapter"):
             llm.reset_prefix_cache()
         return answers
 

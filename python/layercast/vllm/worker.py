@@ -20,6 +20,7 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferUpdateInfo,
 )
 
+from layercast._native import Version
 from layercast.errors import Error, FailedPrecondition, Internal, InvalidArgument, of_code
 from layercast.offered import endpoints_of, offered
 from layercast.host.receivers import Receivers
@@ -248,10 +249,15 @@ class LayercastEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         if asleep():
             raise FailedPrecondition("the engine is asleep and its weights are unmapped: wake it up first")
 
+    @property
+    def version(self) -> Version | None:
+        """What is served; None if it did not come from Layercast."""
+        return None if self._receiver is None else self._receiver.version
+
     def status(self) -> dict[str, Any]:
         """This rank's state, as JSON has it."""
         receiver, adoption = self._receiver, self._adoption
-        version = receiver.version if receiver is not None else None
+        version = self.version
         return {
             "rank": self.parallel_config.rank,
             **self._staging.status(),
