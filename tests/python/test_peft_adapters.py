@@ -232,6 +232,25 @@ def test_several_adapters_and_their_base_are_one_version(folder, policies, publi
     assert digests[0] == digests[1]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_base_may_be_whatever_is_published(folder, policy, publisher, buffers, stream):
+    model, digests, adapters = adapted(policy), set(), set()
+    numbers = {spec.name: tensor for spec, (_, tensor) in zip(layercast.Checkpoint(folder).specs, layercast.Checkpoint(folder).walk())}
+    bases = [model, policy, policy.state_dict(), list(policy.state_dict().items()), folder, str(folder), numbers]
+    if not stream:
+        bases.append(iter(policy.state_dict().items()))
+    for step, base in enumerate(bases):
+        published = publisher.publish_adapters({"policy": model}, base=base, step=step, stream=stream)
+        with layercast.Receiver(folder, buffers=buffers(folder)) as receiver:
+            digests.add(receiver.reload_weights(published).served_digest)
+        with receiver_of(folder, [slot_of(folder)]) as receiver:
+            adapters.add(receiver.load(0, publishers=published).digest)
+    assert len(digests) == len(adapters) == 1
+    if stream:
+        with pytest.raises(layercast.InvalidArgument, match="streamed"):
+            publisher.publish_adapters({"policy": model}, base=iter(policy.state_dict().items()), step=99, stream=True)
+
+
 def test_the_version_of_the_base_is_said(folder, policy, publisher):
     trained_on = layercast.Version("run", 7, "0" * 31 + "1")
     published = publisher.publish_adapters({"a": adapted(policy)}, base_version=trained_on, step=1)
