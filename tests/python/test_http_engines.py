@@ -20,7 +20,7 @@ class Server(http.server.ThreadingHTTPServer):
 
     def __init__(self, fails=None):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.fails, self.asked, self.version = fails or {}, [], None
+        self.fails, self.asked, self.version, self.adapters = fails or {}, [], None, {}
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
 
@@ -43,8 +43,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         error = self.server.fails.get(route)
         if route in ("reload", "commit") and error is None:
             self.server.version = VERSION
+        if route == "load_adapter" and error is None:
+            self.server.adapters[body["name"]] = VERSION
+        if route == "unload_adapter" and error is None:
+            del self.server.adapters[body["name"]]
         rank = {"rank": 0, "report": None, "differences": []}
-        answer = {"version": self.server.version, "torn": False, "ranks": [rank]} if error is None else {"error": error}
+        answer = {"version": self.server.version, "torn": False, "ranks": [rank], "adapters": self.server.adapters}
+        answer = answer if error is None else {"error": error}
         data = json.dumps(answer).encode()
         self.send_response(200 if error is None else 500)
         self.send_header("Content-Length", str(len(data)))
@@ -110,9 +115,28 @@ def test_a_server_that_is_gone_or_no_door_is_said(serve):
         layercast.Controller([url + "/elsewhere"]).status()
 
 
+def test_adapters_are_loaded_by_name(serve):
+    server, version = serve(), layercast.Version("run", 3, "0" * 32)
+    with layercast.Controller([server.url]) as controller:
+        for previous in (None, version):
+            (outcome,) = controller.load_adapter("mine", publisher="tcp://127.0.0.1:1", version=version, adapter="policy")
+            assert (outcome.version, outcome.previous) == (version, previous)
+        assert server.asked[-1][:2] == ("load_adapter", {
+            "name": "mine", "adapter": "policy", "endpoint": "tcp://127.0.0.1:1", "lineage": "run", "step": 3, "timeout": 300.0})
+        assert controller.list_adapters() == {"adapters": [{"name": "mine", "version": VERSION}]}
+        (outcome,) = controller.unload_adapter("mine")
+        assert (outcome.version, outcome.previous) == (None, version)
+    failing = serve(load_adapter={"code": "not_found", "message": "no adapter 'x'"})
+    with layercast.Controller([failing.url]) as controller, pytest.raises(layercast.NotFound, match="no adapter 'x'"):
+        controller.load_adapter("mine", publisher="tcp://127.0.0.1:1")
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
+        (lambda c: c.load_adapter("mine", path="folder"), layercast.Unsupported, "path"),
+        (lambda c: c.load_adapter("mine", publisher="tcp://127.0.0.1:1", pin=True), layercast.Unsupported, "pin"),
+        (lambda c: c.pin_adapter("mine"), layercast.Unsupported, "max-cpu-loras"),
         (lambda c: c.reload("folder"), layercast.Unsupported, "weights_path"),
         (lambda c: c.generate([[1]]), layercast.Unsupported, "its own API"),
         (lambda c: c.pause(), layercast.Unsupported, "its own routes"),
@@ -140,5 +164,14 @@ def test_commands_of_the_program_ask_servers(serve, capsys):
     assert json.loads(capsys.readouterr().out)["version"] == VERSION
     assert run(["verify", "--engine", server.url, "--model", "policy"]) == 0
     assert "equal: True" in capsys.readouterr().out
+    load = ["adapter", "load", "--engine", server.url, "--name", "mine", "--publisher", "tcp://127.0.0.1:1"]
+    assert run([*load, "--version", "run@3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {server.url: f"run@3:{'0' * 16}"}
+    assert run(["adapter", "list", "--engine", server.url, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["adapters"][0]["name"] == "mine"
+    assert run(["adapter", "unload", "--engine", server.url, "--name", "mine", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {server.url: None}
+    assert run([*load, "--version", "3", "--json"]) == 1
+    assert "LINEAGE@STEP" in capsys.readouterr().out
     assert run(["status", "--engine", "http://127.0.0.1:9", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "unavailable"

@@ -1,4 +1,5 @@
-"""The commands of the program that vLLM servers answer: ``status``, ``reload`` and ``verify`` with ``--engine http://...``."""
+"""The commands of the program that vLLM servers answer: ``status``, ``reload``, ``verify`` and ``adapter`` with ``--engine
+http://...``."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ import json
 import sys
 from typing import Any
 
+from layercast._native import Version
 from layercast.controller import Controller
-from layercast.errors import Error
+from layercast.errors import Error, InvalidArgument
 from layercast.proofs import verify
 
 
@@ -42,24 +44,52 @@ def _answer(asked: argparse.Namespace) -> tuple[dict[str, Any], int]:
         found = verify(asked.engine, asked.model)
         return {"equal": found.equal, "differences": [str(difference) for difference in found.differences]}, int(not found)
     with Controller(asked.engine.split(",")) as controller:
+        if asked.command == "adapter":
+            return _of_adapters(controller, asked), 0
         outcomes = controller.reload(
             asked.publisher, all_or_none=asked.all_or_none, pause_mode=asked.pause_mode, timeout=asked.timeout
         )
     return {outcome.endpoint: str(outcome.version) for outcome in outcomes}, 0
 
 
+def _of_adapters(controller: Controller, asked: argparse.Namespace) -> dict[str, Any]:
+    if asked.action == "list":
+        return controller.list_adapters()
+    if asked.action == "unload":
+        outcomes = controller.unload_adapter(asked.name)
+    else:
+        lineage, _, step = asked.version.rpartition("@")
+        if asked.version and not (lineage and step.isdecimal()):
+            raise InvalidArgument(f"--version: expected LINEAGE@STEP, got '{asked.version}'")
+        outcomes = controller.load_adapter(
+            asked.name,
+            publisher=asked.publisher,
+            version=Version(lineage, int(step)) if asked.version else None,
+            adapter=asked.adapter,
+            timeout=asked.timeout,
+        )
+    return {outcome.endpoint: None if outcome.version is None else str(outcome.version) for outcome in outcomes}
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("layercast", description="What vLLM servers answer; see docs/vllm.md.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("status", "verify", "reload"):
+    for name in ("status", "verify", "reload", "adapter"):
         command = commands.add_parser(name)
+        if name == "adapter":
+            command.add_argument("action", choices=["load", "unload", "list"])
+            command.add_argument("--name", default="", help="by which requests ask for the adapter")
+            command.add_argument("--adapter", default="", help="what the version calls it; by default its only one")
+            command.add_argument("--version", default="", help="LINEAGE@STEP of the publisher; by default its newest")
         command.add_argument("--engine", required=True, help="http://HOST:PORT, several separated by commas")
         command.add_argument("--json", action="store_true")
         if name == "verify":
             command.add_argument("--model", required=True, help="the folder of a checkpoint that the server can read")
+        if name in ("reload", "adapter"):
+            needed = name == "reload"
+            command.add_argument("--publisher", required=needed, help="endpoints of all ranks of a trainer")
+            command.add_argument("--timeout", type=float, default=300.0)
         if name == "reload":
-            command.add_argument("--publisher", required=True, help="endpoints of all ranks of a trainer")
             command.add_argument("--all-or-none", action="store_true")
             command.add_argument("--pause-mode", default="", choices=["", "wait", "keep", "abort"])
-            command.add_argument("--timeout", type=float, default=300.0)
     return parser
