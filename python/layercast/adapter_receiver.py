@@ -107,6 +107,9 @@ class AdapterReceiver(OfOneProcess):
         max_rank: the largest rank of a module, 1 to 512.
         modules: layers that adapters may change; by default all.
         dtype: of the factors: "BF16", "F16" or "F32". Adapters of another one are cast.
+        served: the engine's tensors of the base by their kernel names, if it has them. Copies of base weights, which PEFT
+            saves beside adapters of the embedding and the head, are compared with them, and an adapter is refused whose
+            copies differ. Without it a warning says that nobody compared them.
         tp_rank, tp_size, ep_rank, ep_size, pp_rank, pp_size: which part of the model this rank holds.
 
     Also takes ``engine``, ``channel``, ``timeout``, ``peer_timeout`` and ``threads``, as :class:`layercast.Receiver`. Raises
@@ -121,12 +124,15 @@ class AdapterReceiver(OfOneProcess):
         max_rank: int = 16,
         modules: Iterable[str] = (),
         dtype: str = "BF16",
+        served: Mapping[str, Any] | None = None,
         tp_rank: int = 0,
         tp_size: int = 1,
         **options: Any,
     ) -> None:
         logs.start()
         known = rank_options(model, tp_rank, tp_size) | known_options(options, _PARALLEL | _HOW)
+        if served is not None:
+            known["served"] = dict(served)
         self._native = _native.AdapterReceiver(
             [dict(slot) for slot in slots], **known, max_rank=max_rank, modules=list(modules), dtype=dtype
         )

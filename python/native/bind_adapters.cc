@@ -44,7 +44,7 @@ nb::list PartsOf(const nb::kwargs& options) {
 // Keeps the tensors of the slots. The attempt is also read without the GIL.
 struct PythonAdapterReceiver {
   void Cancel() { receiver->Cancel(attempt); }
-  Kept slots;
+  Kept slots, served;
   std::atomic<std::uint64_t> attempt = 0;  // the latest
   std::unique_ptr<AdapterReceiver> receiver;
 };
@@ -104,6 +104,11 @@ void BindAdapters(nb::module_& module) {
              const AdapterOptions adapters = AdaptersFrom(options, buffers.size());
              made->receiver = std::make_unique<AdapterReceiver>(TreeOf(model), model.parallel, adapters,
                                                                 std::move(buffers), ReceiverOptionsFrom(options));
+             if (options.contains("served")) {
+               const auto served = nb::cast<nb::dict>(options["served"]);
+               made->served = Keep(served);
+               made->receiver->SetServed(CapturedBuffers::Adopt(BuffersFrom(served)));
+             }
              new (self) OwnedAdapterReceiver("adapter receiver", std::move(made));
            })
       .def("close", &OwnedAdapterReceiver::Close)

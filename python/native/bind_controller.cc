@@ -95,6 +95,8 @@ ReloadRequest RequestFrom(const nb::kwargs& options) {
           .partial = Option(options, "partial", false),
           .may_keep = Option(options, "may_keep", std::vector<std::string>()),
           .allow_config_change = Option(options, "allow_config_change", false),
+          .adapters = Option(options, "adapters", std::vector<std::string>()),
+          .keep_adapters = Option(options, "keep_adapters", false),
           .channel = Option(options, "channel", std::string()),
           .pause_mode = Option(options, "pause_mode", std::string()),
           .all_or_none = Option(options, "all_or_none", false),

@@ -306,6 +306,22 @@ def test_what_does_not_fit_is_refused_by_name(folder, policy, publisher, change,
     assert_holds(slot, {})
 
 
+def test_copies_of_base_weights_are_held_against_what_is_served(folder, policy, buffers, tmp_path):
+    adapted(policy, target_modules=["embed_tokens", "q_proj"]).save_pretrained(tmp_path)  # with the embedding's weights
+    served = buffers(folder)
+    with layercast.Receiver(folder, buffers=served) as base:
+        base.reload_weights(policy.state_dict())
+    with receiver_of(folder, [slot_of(folder)]) as receiver:
+        loaded = receiver.load(0, path=tmp_path)
+        assert [name for name in loaded.skipped if "embed_tokens" in name] and len(loaded.warnings) == 1
+    with receiver_of(folder, [slot_of(folder)], served=served) as receiver:
+        loaded = receiver.load(0, path=tmp_path)
+        assert loaded.skipped and loaded.warnings == []
+        served["model.embed_tokens.weight"][5, 7] += 1
+        with pytest.raises(layercast.Error, match="embed_tokens"):
+            receiver.load(0, path=tmp_path)
+
+
 def test_a_rank_that_slots_have_no_room_for_is_refused(folder, policy, publisher):
     published = publisher.publish_adapters({"policy": adapted(policy, r=9)}, step=1)
     slot = slot_of(folder)
@@ -479,3 +495,16 @@ def test_a_load_says_where_the_adapter_comes_from(engines, folder):
         for given in ({}, {"path": "x", "publishers": "tcp://127.0.0.1:1"}):
             with pytest.raises(layercast.InvalidArgument, match="expected a folder"):
                 receiver.load(0, **given)
+
+
+def test_a_reload_brings_the_adapters_of_its_version(engines, policies, publisher):
+    model = adapted(policies(9))
+    published = publisher.publish_adapters({"mine": model}, base=model, step=1, lineage="together")
+    with layercast.Controller([engine.endpoint for engine in engines]) as controller:
+        controller.reload(published, adapters=["*"], all_or_none=True)
+        for engine in range(2):
+            (sequence,) = controller.generate([[3, 10, 4]], engine=engine, max_new=3, adapter="mine")
+            assert sequence.spans[0][2] == published.version and sequence.spans[0].adapter is not None
+            expected = logprob_of(model, [3, 10, 4], sequence.tokens)
+            assert torch.tensor(sequence.logprobs).sub(expected).abs().max() < 0.05
+        controller.unload_adapter("mine")
