@@ -30,7 +30,7 @@ std::string AnswerText(const Json& answer) {
     text +=
         "  tokens " + span.at("start").dump() + " to " + span.at("end").dump() + ": " + VersionText(span.at("version"));
     if (span.contains("adapter")) text += ", adapter " + VersionText(span["adapter"]);
-    text += "\n";
+    text += '\n';
   }
   return text;
 }

@@ -3,7 +3,8 @@ the policy, brings the engine to that version, and samples from it. Then the sam
 
     python examples/rl_loop.py [--updates 40] [--tp 1] [--lora]
 
-With --lora it compares with a policy of which a LoRA adapter alone is trained, and travels. The task: answer "4 0 7 =" with the same three digits. A digit that is right is rewarded with 1; random ones get 0.1.
+With --lora it compares with a policy of which a LoRA adapter alone is trained, and travels. The task: answer "4 0 7 ="
+with the same three digits. A digit that is right is rewarded with 1; random ones get 0.1.
 """
 
 import argparse

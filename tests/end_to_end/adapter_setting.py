@@ -38,8 +38,13 @@ class AdapterSetting:
 
     def call(self, action, name, *words, status=0, engine=None):
         """The outcome of one engine."""
-        done = self.program.run("adapter", action, "--engine", (engine or self.engine).endpoint, "--name", name, *words, status=status).json
-        return done["outcomes"][0]
+        endpoint = (engine or self.engine).endpoint
+        return self.program.run("adapter", action, "--engine", endpoint, "--name", name, *words, status=status).json["outcomes"][0]
+
+    def is_whole(self, version, name="policy"):
+        """Whether every byte of the slot is that of a load of the folder."""
+        words = ("--adapter", name, "--model", self.folder(version))
+        return self.program.run("verify", "--engine", self.engine.endpoint, *words, status=None).json["equal"]
 
     def list(self, engine=None):
         return self.program.run("adapter", "list", "--engine", (engine or self.engine).endpoint).json["engines"][0]["adapters"]

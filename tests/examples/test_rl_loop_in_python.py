@@ -36,4 +36,4 @@ def test_an_adapter_alone_learns_as_well_and_is_less_to_sync():
 
 
 def test_the_program_is_short():
-    assert len(LOOP.read_text().splitlines()) < 130
+    assert len(LOOP.read_text().splitlines()) <= 130

@@ -6,6 +6,7 @@ import os
 import random
 import re
 
+import peft
 import pytest
 import safetensors.torch
 import torch
@@ -30,10 +31,11 @@ SPREAD = {
     "deepseek_v2": ("--tp", 2, "--expert-parallel"), "deepseek_v3": ("--tp", 2, "--pp", 2), "gemma2": ("--tp", 2),
     "gemma3": ("--tp", 4), "gemma3_vision": ("--pp", 2), "glm4_moe": ("--tp", 2, "--expert-parallel"),
     "gpt_oss": ("--tp", 4, "--expert-parallel", "--expert-placement", "round_robin"), "llama": ("--tp", 4), "mamba2": ("--tp", 2),
-    "minimax_m2": ("--tp", 2), "mistral": ("--tp", 2, "--pp", 2), "mixtral": ("--tp", 2), "nemotron_h": ("--tp", 4), "phi3": ("--tp", 4),
+    "minimax_m2": ("--tp", 2), "mistral": ("--tp", 2, "--pp", 2), "mixtral": ("--tp", 2), "nemotron_h": ("--tp", 4),
+    "nemotron_h_moe": ("--tp", 2, "--expert-parallel"), "phi3": ("--tp", 4),
     "qwen2": ("--tp", 2, "--pp", 2), "qwen2_moe": ("--tp", 4), "qwen3": ("--pp", 2), "qwen3_moe": ("--tp", 2, "--expert-parallel"),
     "qwen3_next": ("--tp", 2, "--pp", 2, "--expert-parallel"), "qwen3_5": ("--tp", 4), "qwen3_5_vision": ("--tp", 2),
-    "qwen3_5_moe": ("--tp", 4, "--expert-parallel"), "qwen3_5_moe_vision": ("--tp", 2), "nemotron_h_moe": ("--tp", 2, "--expert-parallel"),
+    "qwen3_5_moe": ("--tp", 4, "--expert-parallel"), "qwen3_5_moe_vision": ("--tp", 2),
 }
 KINDS = ("query_value", "mlp", "all-linear", "ends", "latent", "experts", "routers", "per_expert", "out_proj")
 MORE_KINDS = {"llama": ("attention", "linear"), "qwen3_moe": ("gate_up", "down"), "gpt_oss": ("gate_up", "down")}
@@ -69,7 +71,8 @@ def load(program):
     """load(engine, name, folder) -> the outcome; fails where it is not `status`."""
 
     def run(engine, name, folder, status=0):
-        return program.run("adapter", "load", "--engine", engine.endpoint, "--name", name, "--path", folder, status=status).json["outcomes"][0]
+        command = ("adapter", "load", "--engine", engine.endpoint, "--name", name, "--path", folder)
+        return program.run(*command, status=status).json["outcomes"][0]
 
     return run
 
@@ -111,7 +114,7 @@ def test_logprobs_are_those_of_peft(spec, program, start, load, kept, checkpoint
     base = kept.base(checkpoint(spec, "a"))
     folders = adapters_of(spec, kept, base)
     engines = [start(base, *words, slots=len(folders) + 1) for words in ((), SPREAD[spec])]
-    peft = adapters.Oracle(base)
+    oracle_of = adapters.Oracle(base)
     limit = RECURRENT_LIMIT if spec in RECURRENT else LIMIT
     (prompt,) = prompts_of(spec)
     wrong = []
@@ -128,7 +131,8 @@ def test_logprobs_are_those_of_peft(spec, program, start, load, kept, checkpoint
                 logits[tokens] = [peft.logits(each, prompt, tokens) for each in (model, peft.model)]
             off, from_base = (distance(answer, each) for each in logits[tokens])
             if off > limit or from_base < APART * limit:
-                wrong.append(f"{name}, tp {engine.ready['tp']}, pp {engine.ready['pp']}: {off:.1e} from PEFT, {from_base:.1e} from the base")
+                ranks = f"{engine.ready['tp']} x {engine.ready['pp']} ranks"
+                wrong.append(f"{name}, {ranks}: {off:.1e} from PEFT, {from_base:.1e} from the base")
     assert not wrong, "\n".join(wrong)
 
 
@@ -170,7 +174,7 @@ def test_a_slot_keeps_nothing_of_a_larger_adapter(program, start, load, kept, ch
     base = kept.base(checkpoint("llama", "a"))
     large = adapters.make(base, tmp_path / "large", "all-linear", r=32)
     small = adapters.make(base, tmp_path / "small", "query_value", r=3)
-    peft = adapters.Oracle(base)
+    oracle_of = adapters.Oracle(base)
     (prompt,) = prompts_of("llama")
     engines = [start(base, "--tp", 2, slots=1) for _ in range(2)]
     load(engines[0], "large", large)
@@ -183,6 +187,36 @@ def test_a_slot_keeps_nothing_of_a_larger_adapter(program, start, load, kept, ch
     assert not program.run("verify", "--engine", engines[0].endpoint, "--adapter", "small", "--model", large, status=1).json["equal"]
 
 
+def test_a_converted_adapter_answers_as_the_model_that_was_trained(program, start, load, kept, checkpoint, tmp_path):
+    """PiSSA moves the base as training begins. What save_pretrained makes of it is a plain adapter of the base as it was."""
+    base = kept.base(checkpoint("llama", "a"))
+    config = peft.LoraConfig(r=6, lora_alpha=9, init_lora_weights="pissa", target_modules=["q_proj", "down_proj"])
+    trained = peft.get_peft_model(adapters.base_model(base), config)
+    trained.peft_config["default"].init_lora_weights = True
+    trained.save_pretrained(tmp_path / "first")
+    trained.peft_config["default"].init_lora_weights = "pissa"
+    with torch.no_grad():
+        for name, parameter in trained.named_parameters():
+            if "lora_" in name:
+                parameter.add_(0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(len(name))))
+    trained.save_pretrained(tmp_path / "moved")
+    (prompt,) = prompts_of("llama")
+    engine = start(base)
+    assert load(engine, "moved", tmp_path / "moved", status=1)["error"]["code"] == "unsupported"
+    trained.save_pretrained(tmp_path / "converted", path_initial_model_for_weight_conversion=str(tmp_path / "first"))
+    load(engine, "converted", tmp_path / "converted")
+    answer = ask(program, engine, prompt, "--adapter", "converted")
+    plain = adapters.Oracle(base)
+    assert distance(answer, plain.logits(plain.with_adapter(tmp_path / "converted"), prompt, answer["tokens"])) < LIMIT
+    moved = peft.PeftModel.from_pretrained(adapters.base_model(base), tmp_path / "moved").eval()  # which moves the base once more
+    assert distance(answer, plain.logits(moved, prompt, answer["tokens"])) < 10 * LIMIT  # its base was taken apart and put together
+    assert distance(answer, plain.logits(plain.model, prompt, answer["tokens"])) > APART * LIMIT
+
+
+def a_alone(change):
+    return lambda tensors: {name: change(tensor) if "lora_A" in name else tensor for name, tensor in tensors.items()}
+
+
 FORMS = {"without base_model.model.": lambda name: name.removeprefix("base_model.model."),
          "with default": lambda name: re.sub(r"lora_([AB])\.", r"lora_\1.default.", name)}
 
@@ -193,8 +227,8 @@ def test_other_forms_of_the_same_adapter_are_the_same_to_the_bit(form, program, 
     plain, other = (adapters.make(base, tmp_path / name, "all-linear") for name in ("plain", "other"))
     if form == "bf16 and f32":
         for folder in (plain, other):
-            adapters.edit(folder, lambda tensors: {name: tensor.bfloat16().float() if "lora_A" in name else tensor for name, tensor in tensors.items()})
-        adapters.edit(other, lambda tensors: {name: tensor.bfloat16() if "lora_A" in name else tensor for name, tensor in tensors.items()})
+            adapters.edit(folder, a_alone(lambda a: a.bfloat16().float()))
+        adapters.edit(other, a_alone(torch.Tensor.bfloat16))
     elif form == "torch.save":
         torch_file(other)
     else:
@@ -216,8 +250,8 @@ def quantiles(answers, expected, truth):
     return [[errors.quantile(q).item() for q in (0.5, 0.9)] for errors in off]
 
 
-@pytest.mark.parametrize("spec, words", [("llama", ()), ("llama_fp16", ("--tp", 2)), ("qwen3", ("--tp", 2)), ("gemma3", ()), ("qwen3_moe", ("--tp", 2)),
-                                         ("gpt_oss", ()), ("deepseek_v3", ("--tp", 2)), ("nemotron_h", ())])
+@pytest.mark.parametrize("spec, words", [("llama", ()), ("llama_fp16", ("--tp", 2)), ("qwen3", ("--tp", 2)), ("gemma3", ()),
+                                         ("qwen3_moe", ("--tp", 2)), ("gpt_oss", ()), ("deepseek_v3", ("--tp", 2)), ("nemotron_h", ())])
 def test_rounded_answers_are_as_close_to_the_truth_as_those_of_peft(spec, words, program, start, load, kept, checkpoint):
     """The rule of docs/engine.md: at most 1.15 times as far from PEFT in fp32 as PEFT in 16 bits."""
     base = checkpoint(spec, "a")
@@ -267,7 +301,8 @@ def dequantized(base, served):
         if not name.endswith("weight") or (weight := recipes.dequantized(served, name)) is None:
             continue
         own = name.removesuffix(".weight").rpartition(".")
-        parts = [part for last in FUSED.get(own[2], (own[2],)) for part in (f"{own[0]}.{last}.weight", f"{own[0]}.{last}") if part in state]
+        parts = [f"{own[0]}.{last}" for last in FUSED.get(own[2], (own[2],))]
+        parts = [part if part in state else f"{part}.weight" for part in parts]
         rows = weight.split([state[part].shape[0] for part in parts])
         with torch.no_grad():
             for part, values in zip(parts, rows):
@@ -277,13 +312,15 @@ def dequantized(base, served):
     return model
 
 
-@pytest.mark.parametrize("spec, recipe", [("llama_plain", "fp8_per_channel"), ("llama_plain", "fp8_per_block"), ("llama_blocks_fp32", "nvfp4"),
-                                          ("qwen3_moe", "fp8_per_channel"), ("qwen3_moe", "int8_per_channel")])
-def test_a_quantized_base_has_the_adapters_that_peft_has_over_its_dequantized_weights(spec, recipe, program, start, load, kept, checkpoint, tmp_path):
+@pytest.mark.parametrize("spec, recipe", [("llama_plain", "fp8_per_channel"), ("llama_plain", "fp8_per_block"),
+                                          ("llama_blocks_fp32", "nvfp4"), ("qwen3_moe", "fp8_per_channel"),
+                                          ("qwen3_moe", "int8_per_channel")])
+def test_over_a_quantized_base_answers_are_those_over_its_dequantized_weights(spec, recipe, program, start, load, kept, checkpoint,
+                                                                              tmp_path):
     base = kept.base(checkpoint(spec, "a"))
     engine = start(base, "--quantization", recipe)
     program.export(engine, tmp_path / "served")
-    peft = adapters.Oracle(base, model=dequantized(base, oracle.read_export(tmp_path / "served", 0)))
+    oracle_of = adapters.Oracle(base, model=dequantized(base, oracle.read_export(tmp_path / "served", 0)))
     (prompt,) = prompts_of(spec)
     folders = {how: kept.adapter(base, "all-linear", how) for how in ("plain", "rslora")}
     for name, folder in folders.items():
@@ -349,7 +386,8 @@ def test_no_tensor_of_another_name_is_left_out(spec, kind, program, start, load,
 
 def test_narrowed_slots_compute_the_same_and_refuse_the_rest(program, start, load, kept, checkpoint):
     base = kept.base(checkpoint("llama", "a"))
-    whole, narrow = start(base, "--tp", 2), start(base, "--tp", 2, "--adapter-modules", "q_proj,model.layers.0.self_attn.qkv_proj,v_proj")
+    whole = start(base, "--tp", 2)
+    narrow = start(base, "--tp", 2, "--adapter-modules", "q_proj,model.layers.0.self_attn.qkv_proj,v_proj")
     (prompt,) = prompts_of("llama")
     for engine in (whole, narrow):
         load(engine, "policy", kept.adapter(base, "query_value"))

@@ -132,7 +132,7 @@ class Placer {
     }
     for (const auto& [view, to] : resolved) {
       if (!to.skip_rule.empty()) Refuse(module, "the model skips its base weight: " + to.skip_rule);
-      if (!to.held_by.empty()) {
+      if (!to.held_by.empty() || IsOfAnotherStage(module, to)) {
         ++placing_.elsewhere;
         continue;
       }
@@ -147,6 +147,13 @@ class Placer {
                    WeightPiece::Of(piece));
       }
     }
+  }
+
+  // Of a tied embedding and head, both ends of a pipeline hold the weight, and each computes one of the two.
+  bool IsOfAnotherStage(const AdapterModule& module, const Resolution& to) const {
+    if (!base_.parallel()) return false;
+    const ParallelConfig& parallel = *base_.parallel();
+    return module.embedding ? parallel.pp_rank != 0 : !to.alias_of.empty() && parallel.pp_rank + 1 != parallel.pp_size;
   }
 
   // The layer of a module whose base weight is another layer's: a tied head.

@@ -45,8 +45,8 @@ def config_for_sglang(adapter: FetchedAdapter) -> dict[str, Any]:
     for field in ("rank_pattern", "alpha_pattern"):
         if config.get(field):
             raise Unsupported(
-                f"adapter '{adapter.name}' of {adapter.version}: {field}: expected one rank and scale for all modules, which is "
-                f"what SGLang applies, got {config[field]}"
+                f"adapter '{adapter.name}' of {adapter.version}: {field}: expected one rank and scale for all modules, "
+                f"which is what SGLang applies, got {config[field]}"
             )
     alpha = config["lora_alpha"] * (math.sqrt(config["r"]) if config.get("use_rslora") else 1)
     modules = sorted({name.split(".lora_")[0].rpartition(".")[2] for name in adapter.tensors})

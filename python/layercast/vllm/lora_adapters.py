@@ -139,7 +139,8 @@ class LoraAdapters:
         if adapter.base is None or served is None or adapter.base.digest in ("", served.digest):
             return
         raise FailedPrecondition(
-            f"adapter '{adapter.name}' of {adapter.version} was trained on the base {adapter.base}, and the engine serves {served}"
+            f"adapter '{adapter.name}' of {adapter.version} was trained on the base {adapter.base}, and the engine serves "
+            f"{served}"
         )
 
     def _unload(self, name: str) -> None:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/net/zmq/message_order.h"
 #include "src/net/zmq/poll_sockets.h"
 #include "src/net/zmq/zmq_context.h"
 #include "src/transport/zmq/peer.h"
@@ -61,6 +62,7 @@ void ZmqFetchingEnd::End() noexcept {
 }
 
 void ZmqFetchingEnd::Send(const std::vector<std::byte>& message) {
+  MessageLeaves();
   if (!socket_.send(zmq::buffer(message), zmq::send_flags::dontwait)) {
     throw Error(ErrorCode::kUnavailable, "it takes no messages");
   }

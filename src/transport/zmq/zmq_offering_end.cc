@@ -5,6 +5,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/net/zmq/message_order.h"
 #include "src/net/zmq/poll_sockets.h"
 #include "src/transport/zmq/sockets.h"
 
@@ -44,6 +45,7 @@ bool Service::ReceiveOne() {
     one_frame = false;
     if (!socket_.recv(extra, zmq::recv_flags::dontwait)) break;
   }
+  MessageHasCome();
   limits_.Heard(message);
   const PeerConnection connection = limits_.ConnectionOf(message);
   try {

@@ -54,8 +54,7 @@ def assert_takes(setting, version, old=0):
     setting.assert_is(setting.answer(), version, others=[old])
     (listed,) = setting.list()
     assert listed["state"] == "served" and listed["uses"] == 0
-    assert setting.program.run("verify", "--engine", setting.engine.endpoint, "--adapter", "policy", "--model",
-                               setting.folder(version)).json["equal"]
+    assert setting.is_whole(version)
 
 
 IN_A_FILL = {
@@ -151,7 +150,7 @@ def test_adapters_outlive_a_rank(rank, setting):
     assert setting.program.status(setting.engine)["pids"] != setting.engine.pids
     assert_unchanged(setting, before)
     setting.assert_is(setting.answer("other"), 1, others=[0])
-    assert setting.program.run("verify", "--engine", setting.engine.endpoint, "--adapter", "policy", "--model", setting.folder(0)).json["equal"]
+    assert setting.is_whole(0)
     setting.load("policy", 2)
     setting.assert_is(setting.answer(), 2, others=[0])
 

@@ -2,7 +2,6 @@
 slot in use is not written."""
 
 import random
-import time
 
 import pytest
 
@@ -80,7 +79,8 @@ def test_evictions_and_pins_are_those_of_the_reference(setting):
         assert set(served) == set(reference.last_use), done
         assert {name for name, entry in served.items() if entry["pinned"]} == reference.pinned, done
         assert len({entry["slot"] for entry in served.values()}) == len(served)
-    assert {(action, got) for action, _, got in done} >= {("load", True), ("load", False), ("pin", True), ("pin", False), ("unload", True)}
+    seen = {(action, got) for action, _, got in done}
+    assert seen >= {("load", True), ("load", False), ("pin", True), ("pin", False), ("unload", True)}
 
 
 def begun(setting, name, seed=0):
@@ -90,16 +90,19 @@ def begun(setting, name, seed=0):
     return started
 
 
-def in_the_midst(setting, name, act, attempts=20):
-    """Does something while a sequence of the adapter is under way; returns its answer, and what was done."""
-    for attempt in range(attempts):
+def in_the_midst(setting, name, act, undo=lambda done: None):
+    """Does something while a sequence of the adapter is under way; returns its answer, and what was done. If the sequence had
+    ended before, that is undone and done again."""
+    for attempt in range(20):
         started = begun(setting, name, attempt)
         done = act()
         still = started[1].poll() is None
         answer = setting.program.finish(started).json
         if still:
             return answer, done
-        setting.load(name, 0)
+        undo(done)
+        if name not in setting.names():
+            setting.load(name, 0)
     raise AssertionError("every sequence ended too early")
 
 
@@ -126,8 +129,8 @@ def test_a_slot_in_use_is_waited_for_and_not_written(setting):
     """One slot: another adapter gets it when the sequence has ended."""
     setting.serve(slots=1)
     setting.load("policy", 0)
-    answer, done = in_the_midst(setting, "policy", lambda: setting.program.start(
-        "adapter", "load", "--engine", setting.engine.endpoint, "--name", "other", "--path", setting.folder(1)))
+    command = ("adapter", "load", "--engine", setting.engine.endpoint, "--name", "other", "--path", setting.folder(1))
+    answer, done = in_the_midst(setting, "policy", lambda: setting.program.start(*command), undo=setting.program.finish)
     assert len(answer["tokens"]) == LONG
     setting.assert_is(answer, 0)
     assert setting.program.finish(done).json["outcomes"][0]["ok"]
@@ -139,24 +142,18 @@ def test_a_slot_in_use_is_waited_for_and_not_written(setting):
 def test_who_holds_the_slots_is_said_when_the_wait_is_over(setting):
     setting.serve(slots=2)
     setting.load("pinned", 1, "--pin")
-
-    def load():
-        began = time.monotonic()
-        done = setting.load("other", 1, "--timeout", 0.05, status=None)
-        return done, time.monotonic() - began
-
     setting.load("policy", 0)
-    for _ in range(20):
-        answer, (done, _) = in_the_midst(setting, "policy", load)
-        if not done["ok"]:
-            break
-        setting.call("unload", "other")
-        setting.load("policy", 0)
-    setting.assert_is(answer, 0)
-    message = done["error"]["message"]
-    assert done["error"]["code"] == "resource_exhausted", done
-    assert "'policy' (in use)" in message and "'pinned' (pinned)" in message and "--adapter-slots" in message
-    assert "pinned" in setting.names()
+    asking = [setting.program.start(*setting.asking("policy", new=LONG, repeat=100, seed=seed)) for seed in range(4)]
+    layercast_program.wait_until(lambda: setting.uses("policy") > 2, 20, "they never began")
+    error = setting.load("other", 1, "--timeout", 0.5, status=1)["error"]
+    for _, process in asking:  # nobody waits for their sequences any more
+        process.kill()
+        process.communicate()
+    assert error["code"] == "resource_exhausted", error
+    assert "'policy' (in use)" in error["message"] and "'pinned' (pinned)" in error["message"] and "--adapter-slots" in error["message"]
+    layercast_program.wait_until(lambda: setting.uses("policy") == 0, 20, "sequences without anybody go on")
+    assert sorted(setting.names()) == ["pinned", "policy"]
+    setting.assert_is(setting.answer(), 0, others=[1])
 
 
 def test_an_upsert_needs_a_slot_beside_its_own(setting):

@@ -173,7 +173,8 @@ def test_all_engines_take_it_or_none(setting):
     assert setting.names(small) == []
     # Alone, each does what it can.
     endpoints = ",".join(engine.endpoint for engine in (*engines, small))
-    outcomes = setting.program.run("adapter", "load", "--engine", endpoints, "--name", "policy", "--path", setting.folder(2), status=1).json["outcomes"]
+    command = ("adapter", "load", "--engine", endpoints, "--name", "policy", "--path", setting.folder(2))
+    outcomes = setting.program.run(*command, status=1).json["outcomes"]
     assert [outcome["ok"] for outcome in outcomes] == [True, True, False]
 
 
@@ -192,7 +193,7 @@ def test_the_base_may_change_below_an_adapter_that_does_not_name_it(setting, che
     off = (torch.tensor(answer["logprobs"], dtype=torch.float64) - adapters.logprobs(logits, answer["tokens"])).abs().max()
     assert off / logits.abs().max() < LIMIT
     assert setting.distances([answer], 0).max() > APART
-    assert setting.program.run("verify", "--engine", setting.engine.endpoint, "--adapter", "policy", "--model", setting.folder(0)).json["equal"]
+    assert setting.is_whole(0)
 
 
 def below(setting, base):
@@ -205,12 +206,13 @@ def test_no_token_is_of_a_new_base_and_an_old_adapter(pause_mode, on_switch, set
     """A version that holds both is committed as one, while 4 sequences are asked for again and again."""
     bases = [setting.base, setting.kept.base(checkpoint("llama", "b"))]
     over = [below(setting, base) for base in bases]
-    publishers = [setting.start("publish", "--model", base, "--adapter", f"policy={setting.folder(number)}", "--lineage", "both", "--step", number)
-                  for number, base in enumerate(bases)]
+    publishers = [setting.start("publish", "--model", base, "--adapter", f"policy={setting.folder(number)}", "--lineage", "both",
+                                "--step", number) for number, base in enumerate(bases)]
     setting.serve("--tp", 2, "--adapter-switch", on_switch, slots=4)
 
     def take(number):
-        return setting.program.reload(setting.engine, "--publisher", publishers[number].endpoint, "--adapters", "*", "--pause-mode", pause_mode)
+        words = ("--publisher", publishers[number].endpoint, "--adapters", "*", "--pause-mode", pause_mode)
+        return setting.program.reload(setting.engine, *words)
 
     assert take(0)["version"] == publishers[0].version
     asking = [setting.program.start(*setting.asking("policy", new=40, repeat=40, seed=100 * sequence)) for sequence in range(4)]
@@ -221,7 +223,8 @@ def test_no_token_is_of_a_new_base_and_an_old_adapter(pause_mode, on_switch, set
     answers = [answer for started in asking for answer in setting.program.finish(started).json["answers"]]
     pairs = {(span["version"]["step"], span["adapter"]["step"]) for answer in answers for span in answer["spans"]}
     assert pairs == {(0, 0), (1, 1)}
-    whole = [[answer for answer in answers if [span["version"]["step"] for span in answer["spans"]] == [number]][:40] for number in (0, 1)]
+    steps = [[span["version"]["step"] for span in answer["spans"]] for answer in answers]
+    whole = [[answer for answer, of_it in zip(answers, steps) if of_it == [number]][:40] for number in (0, 1)]
     for number in (0, 1):
         assert whole[number]
         assert over[number].distances(whole[number], number).max() < LIMIT
@@ -234,4 +237,4 @@ def test_factors_of_a_stream_may_come_in_any_order(order, setting):
     publisher = setting.publish(1, 1, "--mode", "stream", "--order", order)
     assert setting.load_from("--publisher", publisher.endpoint)["version"] == publisher.version
     setting.assert_is(setting.answer(), 1, others=[0])
-    assert setting.program.run("verify", "--engine", setting.engine.endpoint, "--adapter", "policy", "--model", setting.folder(1)).json["equal"]
+    assert setting.is_whole(1)

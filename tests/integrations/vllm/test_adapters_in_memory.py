@@ -47,7 +47,8 @@ def test_an_adapter_of_a_publisher_is_what_vllm_loads_of_its_folder(policies, ad
     assert said["held"] == [{}] * tp
     assert [code for code, _ in said["errors"]] == [
         "not_found", "invalid_argument", "not_found", "invalid_argument", "invalid_argument", "failed_precondition"]
-    for word, (_, message) in zip(("'other', 'policy'", "endpoint", "9", "16", "layers.7", "bases@0"), said["errors"], strict=True):
+    words = ("'other', 'policy'", "endpoint", "9", "16", "layers.7", "bases@0")
+    for word, (_, message) in zip(words, said["errors"], strict=True):
         assert word in message
 
 

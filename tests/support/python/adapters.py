@@ -21,8 +21,8 @@ import transformers
 import checkpoints
 
 # What a set of targets means in each family. Experts and routers are parameters, not modules; the rest are linear layers.
-QUERY_AND_VALUE = ("q_proj", "v_proj", "qkv_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "in_proj", "in_proj_qkvz", "in_proj_qkv",
-                   "in_proj_a")
+QUERY_AND_VALUE = ("q_proj", "v_proj", "qkv_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "in_proj", "in_proj_qkvz",
+                   "in_proj_qkv", "in_proj_a")
 IN_ATTENTION = ("self_attn", "linear_attn")
 IN_MLP = ("mlp",)
 HOW = {
@@ -80,7 +80,8 @@ def of_text(name):
 def linears(model, within=None):
     """The last names of the language model's linear layers."""
     named = [name for name, module in model.named_modules() if type(module) is torch.nn.Linear and of_text(name)]
-    return sorted({name.rpartition(".")[2] for name in named if within is None or set(within) & set(name.split(".")[:-1])} - {"lm_head"})
+    chosen = [name for name in named if within is None or {*within} & {*name.split(".")[:-1]}]
+    return sorted({name.rpartition(".")[2] for name in chosen} - {"lm_head"})
 
 
 def expert_parameters(model, which=("gate_up_proj", "up_proj", "down_proj")):
@@ -106,7 +107,7 @@ def targets_of(model, kind):
                "mlp": [name for name in linears(model, IN_MLP) if name in every],
                "linear": [name for name in every if name not in LATENT],
                "latent": [name for name in every if name in LATENT],
-               "ends": [name.rpartition(".")[2] for name, _ in model.named_modules() if name.rpartition(".")[2] in ENDS and of_text(name)]}
+               "ends": [name for name in ENDS if any(path.split(".")[-1] == name and of_text(path) for path, _ in model.named_modules())]}
     parameters = {"experts": expert_parameters(model), "gate_up": expert_parameters(model, ("gate_up_proj", "up_proj")),
                   "down": expert_parameters(model, ("down_proj",)), "routers": routers(model)}
     has_vision = any(not of_text(name) for name, _ in model.named_modules())
@@ -121,7 +122,7 @@ def targets_of(model, kind):
 
 def in_text(names):
     """The expression that targets these modules in the language model alone: vision towers have some of the same names."""
-    return rf".*\.language_model\.(.*\.)?({'|'.join(names)})|lm_head" if "lm_head" in names else rf".*\.language_model\.(.*\.)?({'|'.join(names)})"
+    return rf".*\.language_model\.(.*\.)?({'|'.join(names)})" + ("|lm_head" if "lm_head" in names else "")
 
 
 def patterns_of(targets):
@@ -144,8 +145,8 @@ def fill(named_parameters, seed):
 
 
 def make(base, out, targets, how="plain", seed=0, dtype=torch.float32, **config):
-    """Has PEFT write an adapter for the checkpoint `base` to the folder `out`, which it returns. targets: one of the sets of targets_of(),
-    or a dictionary. Raises Unmade where the family has none of them."""
+    """Has PEFT write an adapter for the checkpoint `base` to the folder `out`, which it returns. targets: one of the sets of
+    targets_of(), or a dictionary. Raises Unmade where the family has none of them."""
     import peft
 
     model = base_model(base)
@@ -177,8 +178,9 @@ def edit(folder, change, **config):
 
 
 def make_by_hand(base, out, names, seed=0, r=3, alpha=6):
-    """An adapter of the weights of the checkpoint's files whose names match the expression `names`, under these names: for what PEFT does
-    not write. transformers 5 has no modules of single experts any more, so only older ones gave an expert factors of its own."""
+    """An adapter of the weights of the checkpoint's files whose names match the expression `names`, under these names: for
+    what PEFT does not write. transformers 5 has no modules of single experts any more, so only older ones gave an expert
+    factors of its own."""
     import oracle
 
     tensors = {}
