@@ -114,7 +114,7 @@ def test_logprobs_are_those_of_peft(spec, program, start, load, kept, checkpoint
     base = kept.base(checkpoint(spec, "a"))
     folders = adapters_of(spec, kept, base)
     engines = [start(base, *words, slots=len(folders) + 1) for words in ((), SPREAD[spec])]
-    oracle_of = adapters.Oracle(base)
+    theirs = adapters.Oracle(base)
     limit = RECURRENT_LIMIT if spec in RECURRENT else LIMIT
     (prompt,) = prompts_of(spec)
     wrong = []
@@ -122,13 +122,13 @@ def test_logprobs_are_those_of_peft(spec, program, start, load, kept, checkpoint
         for engine in engines:
             load(engine, name, folder)
         by_hand = name.rpartition("-")[0] in adapters.BY_HAND
-        model = peft.with_merged(folder) if by_hand else peft.with_adapter(folder)
+        model = theirs.with_merged(folder) if by_hand else theirs.with_adapter(folder)
         logits = {}
         for engine in engines:
             answer = ask(program, engine, prompt, "--adapter", name)
             tokens = tuple(answer["tokens"])
             if tokens not in logits:
-                logits[tokens] = [peft.logits(each, prompt, tokens) for each in (model, peft.model)]
+                logits[tokens] = [theirs.logits(each, prompt, tokens) for each in (model, theirs.model)]
             off, from_base = (distance(answer, each) for each in logits[tokens])
             if off > limit or from_base < APART * limit:
                 ranks = f"{engine.ready['tp']} x {engine.ready['pp']} ranks"
@@ -143,25 +143,25 @@ def test_every_architecture_is_spread():
 def test_versions_of_an_adapter_are_far_apart(program, start, load, kept, checkpoint):
     """Or an answer of the wrong one would pass."""
     base = kept.base(checkpoint("llama", "a"))
-    engine, peft = start(base), adapters.Oracle(base)
+    engine, theirs = start(base), adapters.Oracle(base)
     (prompt,) = prompts_of("llama")
-    models = [peft.with_adapter(kept.adapter(base, "all-linear", "plain", seed)) for seed in (0, 1)]
+    models = [theirs.with_adapter(kept.adapter(base, "all-linear", "plain", seed)) for seed in (0, 1)]
     for seed in (0, 1):
         load(engine, "policy", kept.adapter(base, "all-linear", "plain", seed))
         answer = ask(program, engine, prompt, "--adapter", "policy")
-        fits = [distance(answer, peft.logits(model, prompt, answer["tokens"])) for model in models]
+        fits = [distance(answer, theirs.logits(model, prompt, answer["tokens"])) for model in models]
         assert fits[seed] < LIMIT and fits[1 - seed] > APART * LIMIT
 
 
 def test_tied_factors_are_served_as_saved(program, start, load, kept, checkpoint, tmp_path):
     base = kept.base(checkpoint("qwen3_tied", "a"))
     folder = adapters.make(base, tmp_path / "tied", {"target_modules": ["embed_tokens"]}, ensure_weight_tying=True)
-    engine, peft = start(base, "--tp", 2), adapters.Oracle(base)
+    engine, theirs = start(base, "--tp", 2), adapters.Oracle(base)
     assert any("lm_head.lora_A" in name for name in adapters.read(folder))  # the embedding's factors once more, transposed
     load(engine, "tied", folder)
     (prompt,) = prompts_of("qwen3_tied")
     answer = ask(program, engine, prompt, "--adapter", "tied")
-    assert distance(answer, peft.logits(peft.with_adapter(folder), prompt, answer["tokens"])) < LIMIT
+    assert distance(answer, theirs.logits(theirs.with_adapter(folder), prompt, answer["tokens"])) < LIMIT
 
 
 def torch_file(folder):
@@ -174,14 +174,14 @@ def test_a_slot_keeps_nothing_of_a_larger_adapter(program, start, load, kept, ch
     base = kept.base(checkpoint("llama", "a"))
     large = adapters.make(base, tmp_path / "large", "all-linear", r=32)
     small = adapters.make(base, tmp_path / "small", "query_value", r=3)
-    oracle_of = adapters.Oracle(base)
+    theirs = adapters.Oracle(base)
     (prompt,) = prompts_of("llama")
     engines = [start(base, "--tp", 2, slots=1) for _ in range(2)]
     load(engines[0], "large", large)
     load(engines[0], "small", small)  # which evicts the other
     load(engines[1], "small", small)
     answers = [ask(program, engine, prompt, "--adapter", "small") for engine in engines]
-    assert distance(answers[0], peft.logits(peft.with_adapter(small), prompt, answers[0]["tokens"])) < LIMIT
+    assert distance(answers[0], theirs.logits(theirs.with_adapter(small), prompt, answers[0]["tokens"])) < LIMIT
     assert answers[0]["logprobs"] == answers[1]["logprobs"]
     assert program.run("verify", "--engine", engines[0].endpoint, "--adapter", "small", "--model", small).json["equal"]
     assert not program.run("verify", "--engine", engines[0].endpoint, "--adapter", "small", "--model", large, status=1).json["equal"]
@@ -320,7 +320,7 @@ def test_over_a_quantized_base_answers_are_those_over_its_dequantized_weights(sp
     base = kept.base(checkpoint(spec, "a"))
     engine = start(base, "--quantization", recipe)
     program.export(engine, tmp_path / "served")
-    oracle_of = adapters.Oracle(base, model=dequantized(base, oracle.read_export(tmp_path / "served", 0)))
+    theirs = adapters.Oracle(base, model=dequantized(base, oracle.read_export(tmp_path / "served", 0)))
     (prompt,) = prompts_of(spec)
     folders = {how: kept.adapter(base, "all-linear", how) for how in ("plain", "rslora")}
     for name, folder in folders.items():
@@ -328,10 +328,10 @@ def test_over_a_quantized_base_answers_are_those_over_its_dequantized_weights(sp
     started = [program.start("generate", "--engine", engine.endpoint, "--tokens", ",".join(map(str, prompt)), "--max-new", NEW_TOKENS,
                              "--temperature", 100, "--logprobs", "--ignore-eos", *words)
                for words in ((), ("--adapter", "plain"), ("--adapter", "rslora"))]
-    models = [peft.model, *map(peft.with_adapter, folders.values())]
+    models = [theirs.model, *map(theirs.with_adapter, folders.values())]
     for command, model in zip(started, models):
         answer = program.finish(command).json
-        assert distance(answer, peft.logits(model, prompt, answer["tokens"])) < LIMIT
+        assert distance(answer, theirs.logits(model, prompt, answer["tokens"])) < LIMIT
 
 
 # ---- never the base in silence --------------------------------------------------------------------------------------
