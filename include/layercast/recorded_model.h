@@ -21,6 +21,8 @@ struct RecordedParameter {
   TensorSpec spec;           // full name ("model.layers.0.self_attn.qkv_proj.weight"), shape of this rank's part
   bool quantize = false;     // a recipe applies: a matrix or a stack of matrices, whose name ends with "weight"
   std::vector<Box> zeros{};  // what the loader fills with zeros, such as the padding of a vocabulary
+
+  bool operator==(const RecordedParameter&) const = default;
 };
 
 // One copy that the loader made: a box of a checkpoint's tensor into a box of a parameter, of as many elements, in the
@@ -31,6 +33,8 @@ struct RecordedCopy {
   Box from;
   Box to;
   bool transposed = false;
+
+  bool operator==(const RecordedCopy&) const = default;
 };
 
 // What a loader did with a checkpoint on one rank. Value.
@@ -38,6 +42,8 @@ struct Recording {
   std::vector<TensorSpec> sources;  // all that it was given; those without a copy are skipped
   std::vector<RecordedParameter> parameters;
   std::vector<RecordedCopy> copies;
+
+  bool operator==(const Recording&) const = default;
 };
 
 // Builds the tree that places these tensors as they were recorded. It takes tensors of the recorded names and shapes

@@ -18,6 +18,7 @@
 #include "src/base/digest/digest.h"
 #include "src/base/failpoint.h"
 #include "src/base/utf8.h"
+#include "src/session/choose/channel_chooser.h"
 
 namespace layercast {
 namespace {
@@ -90,6 +91,7 @@ class AdapterReceiver::Impl {
     for (std::vector<CapturedBuffer>& slot : slots) {
       slots_.push_back(Checked(std::move(slot), terms_, options_, slots_.size()));
     }
+    fillers_.resize(slots_.size());
     receiver_options_.engine += "/adapters";  // whose attempts are counted apart from those of the base
     receiver_options_.relay.clear();
     receiver_options_.staging_memory = nullptr;
@@ -103,7 +105,7 @@ class AdapterReceiver::Impl {
       }
       attempt_ = attempt != 0 ? attempt : attempt_ + 1;
       const std::stop_token stop = stop_.Begin(attempt_);
-      const OfferedAdapter offered = FindAdapter(source, {parallel_, receiver_options_, attempt_, stop});
+      const OfferedAdapter offered = FindAdapter(source, {parallel_, receiver_options_, attempt_, stop, channels_});
       AdapterPlacing placing =
           PlaceAdapter(*base_, {terms_, options_.max_rank, options_.dtype},
                        {offered.tensors, offered.own, offered.of_adapter, offered.config, offered.adapter});
@@ -120,38 +122,69 @@ class AdapterReceiver::Impl {
   }
 
  private:
+  // What fills a slot with adapters of one form. A slot mostly gets one version after another of the same form, and
+  // then the receiver keeps its plan, its channels and what it knows of them.
+  struct Filler {
+    Recording recording;
+    CommitPolicy policy;
+    std::string text;         // where the configuration lands
+    CapturedBuffers factors;  // what of the slot is filled
+    std::optional<BaseCopies> copies{};
+    std::unique_ptr<Receiver> receiver{};
+  };
+
   LoadedAdapter Fill(std::size_t slot, const AdapterSource& source, const OfferedAdapter& offered,
                      AdapterPlacing& placing, const std::stop_token& stop) {
-    std::string text(offered.config_text.size(), '\0');
-    std::vector<CapturedBuffer> buffers = BuffersOf(slot, placing.recording);
-    const CapturedBuffers factors = CapturedBuffers::Adopt(buffers);
-    std::optional<BaseCopies> copies;
-    if (served_ && !offered.adapter.copies.empty()) {
-      copies.emplace(*base_, offered, *served_, placing.recording);
-      buffers.insert(buffers.end(), copies->buffers().begin(), copies->buffers().end());
-    }
-    if (offered.text) buffers.push_back(TakeText(*offered.text, text, placing.recording));
-    ReceiverOptions options = receiver_options_;
-    // A stream is walked once for all ranks, so none may leave between its beginning and its end, as in_place does.
-    options.commit = offered.is_stream ? CommitPolicy::kStaged : CommitPolicy::kInPlace;
-    Receiver receiver(placing.Tree(), parallel_, {}, CapturedBuffers::Adopt(std::move(buffers)), options);
-    const Filling filling(*this, receiver, stop);
-    receiver.Stage(BytesOf(source, offered), attempt_);
+    std::unique_ptr<Filler> filler = FillerOf(slot, offered, placing);
+    const Filling filling(*this, *filler->receiver, stop);
+    filler->receiver->Stage(BytesOf(source, offered), attempt_);
     failpoints_.Hit("adapter.fill");
-    receiver.Commit();
-    receiver.VerifyServed();
-    if (copies) copies->Check();
-    if (text != offered.config_text) {
+    filler->receiver->Commit();
+    filler->receiver->VerifyServed();
+    if (filler->copies) filler->copies->Check();
+    if (filler->text != offered.config_text) {
       throw Error(ErrorCode::kCorrupt, "adapter " + Quote(offered.name) +
-                                           ": its configuration is not what the version " + "says: expected " +
-                                           offered.config_text + ", got " + text);
+                                           ": its configuration is not what the version says: expected " +
+                                           offered.config_text + ", got " + filler->text);
     }
     // The same wherever the adapter came from: of the factors alone.
-    LoadedAdapter loaded = Loaded(offered, placing, receiver.report(), factors.ServedDigest());
+    LoadedAdapter loaded = Loaded(offered, placing, filler->receiver->report(), filler->factors.ServedDigest());
     // A folder's adapter is called as the folder, as a checkpoint's version is.
     if (!source.path.empty()) loaded.version.lineage = std::filesystem::path(source.path).filename().string();
     loaded.report.version = loaded.version;
+    if (!filler->copies) fillers_[slot] = std::move(filler);  // one that failed is not used again
     return loaded;
+  }
+
+  // The slot's filler, if it is for adapters of this form, or a new one.
+  std::unique_ptr<Filler> FillerOf(std::size_t slot, const OfferedAdapter& offered, AdapterPlacing& placing) {
+    std::vector<CapturedBuffer> buffers = BuffersOf(slot, placing.recording);
+    CapturedBuffers factors = CapturedBuffers::Adopt(buffers);
+    if (offered.text) TakeText(*offered.text, offered.config_text, placing.recording);
+    // A stream is walked once for all ranks, so none may leave between its beginning and its end, as in_place does.
+    const CommitPolicy policy = offered.is_stream ? CommitPolicy::kStaged : CommitPolicy::kInPlace;
+    std::unique_ptr<Filler> known = std::move(fillers_[slot]);
+    if (known != nullptr && known->policy == policy && known->recording == placing.recording) return known;
+
+    auto filler = std::make_unique<Filler>(Filler{.recording = placing.recording,
+                                                  .policy = policy,
+                                                  .text = std::string(offered.config_text.size(), '\0'),
+                                                  .factors = std::move(factors)});
+    if (offered.text) {
+      buffers.push_back({.name = kText,
+                         .address = reinterpret_cast<std::byte*>(filler->text.data()),
+                         .dtype = DType::kU8,
+                         .shape = placing.recording.sources[*offered.text].shape});
+    }
+    if (served_ && !offered.adapter.copies.empty()) {
+      filler->copies.emplace(*base_, offered, *served_, placing.recording);
+      buffers.insert(buffers.end(), filler->copies->buffers().begin(), filler->copies->buffers().end());
+    }
+    ReceiverOptions options = receiver_options_;
+    options.commit = policy;
+    filler->receiver = std::make_unique<Receiver>(placing.Tree(), parallel_, QuantizationConfig{},
+                                                  CapturedBuffers::Adopt(std::move(buffers)), options);
+    return filler;
   }
 
   std::vector<CapturedBuffer> BuffersOf(std::size_t slot, const Recording& recording) const {
@@ -163,7 +196,7 @@ class AdapterReceiver::Impl {
   }
 
   // Has the adapter's configuration, which the version's digest covers, come too.
-  static CapturedBuffer TakeText(std::uint32_t tensor, std::string& text, Recording& recording) {
+  static void TakeText(std::uint32_t tensor, const std::string& text, Recording& recording) {
     const Shape shape = recording.sources[tensor].shape;
     if (shape != Shape{static_cast<std::int64_t>(text.size())}) {
       throw Error(ErrorCode::kCorrupt, Quote(recording.sources[tensor].name) + ": expected " +
@@ -174,7 +207,6 @@ class AdapterReceiver::Impl {
                                 .from = Box::Whole(shape),
                                 .to = Box::Whole(shape)});
     recording.parameters.push_back({.spec = {kText, DType::kU8, shape}});
-    return {.name = kText, .address = reinterpret_cast<std::byte*>(text.data()), .dtype = DType::kU8, .shape = shape};
   }
 
   LoadedAdapter Loaded(const OfferedAdapter& offered, const AdapterPlacing& placing, const ReloadReport& report,
@@ -234,6 +266,8 @@ class AdapterReceiver::Impl {
   std::vector<AdapterTerm> terms_;
   std::optional<CapturedBuffers> served_;           // the base's
   std::vector<std::vector<CapturedBuffer>> slots_;  // each sorted by name
+  std::vector<std::unique_ptr<Filler>> fillers_;    // by slot; null: none yet, or the last load failed
+  std::optional<ChannelChooser> channels_;          // to look at publishers
   FailPoints failpoints_;
   OneAtATime calls_;
   AttemptStop stop_;

@@ -58,9 +58,9 @@ const std::pair<const std::string, std::string>& Meant(const std::map<std::strin
 }
 
 OfferedAdapter AtPublishers(const AdapterSource& source, const AskingRank& asking) {
-  ChannelChooser channels;
+  if (!asking.channels) asking.channels.emplace();
   FetchOptions options;
-  options.channels = &channels;
+  options.channels = &*asking.channels;
   options.measure = false;
   options.channel = asking.options.channel;
   options.peer_timeout = asking.options.peer_timeout;

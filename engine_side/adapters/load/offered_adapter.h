@@ -15,6 +15,7 @@
 #include "layercast/reload_source.h"
 #include "src/adapter/adapter_tensors.h"
 #include "src/base/deadline.h"
+#include "src/session/choose/channel_chooser.h"
 
 namespace layercast {
 
@@ -41,6 +42,7 @@ struct AskingRank {
   const ReceiverOptions& options;
   std::uint64_t attempt;
   std::stop_token stop;
+  std::optional<ChannelChooser>& channels;  // made when publishers are first asked, and kept for the next time
 };
 
 // Finds out what the source offers, and checks all that can be checked without the model. Throws kNotFound, naming

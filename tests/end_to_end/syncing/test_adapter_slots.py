@@ -202,3 +202,19 @@ def test_memory_is_that_of_the_formula(setting):
     layer = (hidden + q) + 2 * (hidden + kv) + (q + hidden) + 2 * (hidden + intermediate) + (intermediate + hidden)
     padded = whole // (5 * 7 * 4) - 2 * layer - 2 * hidden  # rows of the embedding, and of the head
     assert padded >= 2 * vocabulary and padded % 2 == 0 and padded // 2 - vocabulary < 64
+
+
+def test_upserts_take_no_memory(setting):
+    """All memory of slots is taken at the start; what a load takes beside is given back."""
+    pids = setting.serve("--tp", 2).pids
+    folders = [setting.folder(version) for version in (0, 1)]
+
+    def upserts(count):
+        for i in range(count):
+            setting.load_from("--path", folders[i % 2])
+        return [(layercast_program.anonymous_bytes(pid), layercast_program.open_files(pid)) for pid in pids]
+
+    before = upserts(20)
+    after = upserts(100)
+    for (memory, files), (memory_then, files_then) in zip(before, after):
+        assert memory_then - memory < 1 << 19 and files_then == files

@@ -68,6 +68,25 @@ TEST_F(PublishedAdapters, ComeAsFromTheirFolder) {
   }
 }
 
+TEST_F(PublishedAdapters, OneVersionAfterAnotherOfTheSameFormFillsTheSlot) {
+  Rank engine(kLlama);
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    AdapterOnDisk policy(R"({"peft_type": "LORA", "r": 2, "lora_alpha": )" + std::to_string(step) + "}");
+    policy.Add(kPrefix + "self_attn.q_proj.lora_A.weight", {2, 64}, static_cast<float>(step));
+    policy.Add(kPrefix + "self_attn.q_proj.lora_B.weight", {64, 2}, static_cast<float>(step));
+    publisher_.Publish({.lineage = "run", .step = step},
+                       Together({AdapterWeights::FromFolder("policy", policy.Write())}));
+    Rank cold(kLlama);
+    const LoadedAdapter from_disk = cold.Load(policy.Write()), loaded = engine.Load(From());
+    EXPECT_EQ(loaded.version.step, step);
+    EXPECT_EQ(loaded.digest, from_disk.digest);  // scales too
+    EXPECT_EQ(AsVector(engine.Values("self_attn.qkv_proj.q_proj_lora_B")),
+              AsVector(cold.Values("self_attn.qkv_proj.q_proj_lora_B")));
+    // What cannot be loaded leaves nothing behind that the next version would trip over.
+    EXPECT_THAT(ErrorOf([&] { engine.Load(From("other")); }), HasSubstr("'policy'"));
+  }
+}
+
 TEST_F(PublishedAdapters, AreFoundByName) {
   publisher_.Publish({.lineage = "run", .step = 1}, Together({Policy()}));
   EXPECT_EQ(Rank(kLlama).Load(From()).name, "policy");
