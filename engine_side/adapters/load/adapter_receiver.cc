@@ -1,6 +1,7 @@
 #include "layercast/adapters/adapter_receiver.h"
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -24,6 +25,8 @@ namespace layercast {
 namespace {
 
 constexpr std::int64_t kLargestRank = 512;
+// A name's versions come into two slots by turns. Each filler has threads and channels of its own.
+constexpr std::size_t kFillers = 2;
 constexpr const char* kText = "adapter.config";  // the parameter that takes the adapter's configuration
 
 void Check(const AdapterOptions& options) {
@@ -91,7 +94,6 @@ class AdapterReceiver::Impl {
     for (std::vector<CapturedBuffer>& slot : slots) {
       slots_.push_back(Checked(std::move(slot), terms_, options_, slots_.size()));
     }
-    fillers_.resize(slots_.size());
     receiver_options_.engine += "/adapters";  // whose attempts are counted apart from those of the base
     receiver_options_.relay.clear();
     receiver_options_.staging_memory = nullptr;
@@ -125,6 +127,7 @@ class AdapterReceiver::Impl {
   // What fills a slot with adapters of one form. A slot mostly gets one version after another of the same form, and
   // then the receiver keeps its plan, its channels and what it knows of them.
   struct Filler {
+    std::size_t slot;
     Recording recording;
     CommitPolicy policy;
     std::string text;         // where the configuration lands
@@ -152,7 +155,8 @@ class AdapterReceiver::Impl {
     // A folder's adapter is called as the folder, as a checkpoint's version is.
     if (!source.path.empty()) loaded.version.lineage = std::filesystem::path(source.path).filename().string();
     loaded.report.version = loaded.version;
-    if (!filler->copies) fillers_[slot] = std::move(filler);  // one that failed is not used again
+    if (!filler->copies) fillers_.push_back(std::move(filler));  // one that failed is not used again
+    if (fillers_.size() > kFillers) fillers_.pop_front();
     return loaded;
   }
 
@@ -163,10 +167,14 @@ class AdapterReceiver::Impl {
     if (offered.text) TakeText(*offered.text, offered.config_text, placing.recording);
     // A stream is walked once for all ranks, so none may leave between its beginning and its end, as in_place does.
     const CommitPolicy policy = offered.is_stream ? CommitPolicy::kStaged : CommitPolicy::kInPlace;
-    std::unique_ptr<Filler> known = std::move(fillers_[slot]);
-    if (known != nullptr && known->policy == policy && known->recording == placing.recording) return known;
-
-    auto filler = std::make_unique<Filler>(Filler{.recording = placing.recording,
+    const auto of_slot = std::ranges::find(fillers_, slot, [](const auto& filler) { return filler->slot; });
+    if (of_slot != fillers_.end()) {
+      std::unique_ptr<Filler> known = std::move(*of_slot);
+      fillers_.erase(of_slot);
+      if (known->policy == policy && known->recording == placing.recording) return known;
+    }
+    auto filler = std::make_unique<Filler>(Filler{.slot = slot,
+                                                  .recording = placing.recording,
                                                   .policy = policy,
                                                   .text = std::string(offered.config_text.size(), '\0'),
                                                   .factors = std::move(factors)});
@@ -266,7 +274,7 @@ class AdapterReceiver::Impl {
   std::vector<AdapterTerm> terms_;
   std::optional<CapturedBuffers> served_;           // the base's
   std::vector<std::vector<CapturedBuffer>> slots_;  // each sorted by name
-  std::vector<std::unique_ptr<Filler>> fillers_;    // by slot; null: none yet, or the last load failed
+  std::deque<std::unique_ptr<Filler>> fillers_;     // of the slots that were filled last, each of its own
   std::optional<ChannelChooser> channels_;          // to look at publishers
   FailPoints failpoints_;
   OneAtATime calls_;
