@@ -26,7 +26,10 @@ struct FilledAdapter {
 // Resource; one thread only.
 class AdapterLoads {
  public:
-  AdapterLoads(RankGroup& ranks, AdapterRegistry& registry) : ranks_(ranks), registry_(registry) {}
+  AdapterLoads(RankGroup& ranks, AdapterRegistry& registry)
+      : ranks_(ranks),
+        registry_(registry),
+        failpoints_(registry.size() > 0 ? FailPoints::FromEnvironment("engine") : FailPoints()) {}
 
   // Waits for a slot, and has all ranks fill it. `params` are those of the call `load_adapter` (RPC.md), and `base` the
   // version that is served. If one rank fails, the others give up, and the slot is free again. Throws the error of the
@@ -48,7 +51,7 @@ class AdapterLoads {
 
   RankGroup& ranks_;
   AdapterRegistry& registry_;
-  FailPoints failpoints_{FailPoints::FromEnvironment("engine")};
+  FailPoints failpoints_;
   std::uint64_t loads_ = 0;  // so far
 };
 
