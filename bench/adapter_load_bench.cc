@@ -96,7 +96,7 @@ int Main(std::int64_t rank, int rounds) {
 
   HostMemory host;
   const std::vector<std::string> modules = {"experts"};
-  const AdapterOptions options{.slots = 1, .max_rank = rank, .modules = modules};
+  const AdapterOptions options{.max_rank = rank, .modules = modules};
   AdapterSlots slots(AdapterTermsOf(*Model(), modules), {.slots = 1, .max_rank = rank}, host, host);
   AdapterReceiver adapters(Model(), {}, options, {slots.Buffers(0)}, {.engine = "many", .channel = "shm"});
 

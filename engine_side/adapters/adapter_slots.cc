@@ -1,7 +1,6 @@
 #include "engine_side/adapters/adapter_slots.h"
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -15,35 +14,34 @@ namespace {
 constexpr std::int64_t kLargestRank = 512;
 constexpr std::size_t kMostSlots = 4096;
 
-std::size_t Count(std::int64_t count) { return static_cast<std::size_t>(count); }
+std::size_t BytesOfShape(DType dtype, const Shape& shape) { return static_cast<std::size_t>(NumBytes(dtype, shape)); }
 
-std::size_t BytesOfShape(DType dtype, const Shape& shape) {
-  return Count(TensorSpec{.name = {}, .dtype = dtype, .shape = shape}.num_bytes());
+[[noreturn]] void Refuse(const std::string& what) {
+  throw Error(ErrorCode::kInvalidArgument, "adapter slots: " + what);
 }
 
 AdapterSlotSizes Checked(const AdapterSlotSizes& sizes) {
-  const auto refuse = [](const std::string& what) {
-    throw Error(ErrorCode::kInvalidArgument, "adapter slots: " + what);
-  };
   if (sizes.slots < 1 || sizes.slots > kMostSlots) {
-    refuse("expected 1 to " + std::to_string(kMostSlots) + " slots, got " + std::to_string(sizes.slots));
+    Refuse("expected 1 to " + std::to_string(kMostSlots) + " slots, got " + std::to_string(sizes.slots));
   }
-  if (sizes.max_rank < 1 || sizes.max_rank > kLargestRank) {
-    refuse("expected a largest rank of 1 to " + std::to_string(kLargestRank) + ", got " +
-           std::to_string(sizes.max_rank));
-  }
-  if (sizes.dtype != DType::kBF16 && sizes.dtype != DType::kF16 && sizes.dtype != DType::kF32) {
-    refuse("expected factors of bf16, f16 or f32, got " + std::string(Name(sizes.dtype)));
-  }
+  CheckFactors(sizes.max_rank, sizes.dtype);
   return sizes;
 }
 
 }  // namespace
 
+void CheckFactors(std::int64_t max_rank, DType dtype) {
+  if (max_rank < 1 || max_rank > kLargestRank) {
+    Refuse("expected a largest rank of 1 to " + std::to_string(kLargestRank) + ", got " + std::to_string(max_rank));
+  }
+  if (dtype != DType::kBF16 && dtype != DType::kF16 && dtype != DType::kF32) {
+    Refuse("expected factors of bf16, f16 or f32, got " + std::string(Name(dtype)));
+  }
+}
+
 AdapterSlots::AdapterSlots(std::vector<AdapterTerm> terms, const AdapterSlotSizes& sizes, MemoryResource& memory,
                            MemoryResource& numbers)
-    : terms_(std::move(terms)), sizes_(Checked(sizes)), device_(memory.device()), indices_(terms_.size()) {
-  std::iota(indices_.begin(), indices_.end(), std::size_t{0});
+    : terms_(std::move(terms)), sizes_(Checked(sizes)), device_(memory.device()) {
   const std::string all = std::to_string(sizes_.slots) + " slots of " + std::to_string(BytesOf(terms_, sizes_)) +
                           " bytes together, rank " + std::to_string(sizes_.max_rank);
   const auto take = [&](const std::string& name, const Shape& shape) {
@@ -111,12 +109,11 @@ const std::byte* AdapterSlots::B(std::size_t term, std::size_t slot, std::size_t
   return of.b.data() + (slot * of.experts + expert) * of.b_bytes;
 }
 
-std::span<const std::size_t> AdapterSlots::TermsOf(std::string_view layer, std::string_view parameter) const {
+AdapterSlots::Terms AdapterSlots::TermsOf(std::string_view layer, std::string_view parameter) const {
   const auto is = [&](const AdapterTerm& term) { return term.layer == layer && term.parameter == parameter; };
   const auto first = std::ranges::find_if(terms_, is);
   const auto last = std::find_if_not(first, terms_.end(), is);
-  return std::span(indices_).subspan(static_cast<std::size_t>(first - terms_.begin()),
-                                     static_cast<std::size_t>(last - first));
+  return {static_cast<std::size_t>(first - terms_.begin()), static_cast<std::size_t>(last - first)};
 }
 
 }  // namespace layercast

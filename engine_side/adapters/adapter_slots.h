@@ -28,6 +28,9 @@ struct AdapterSlotSizes {
   DType dtype = DType::kBF16;  // of the factors: bf16, f16 or f32
 };
 
+// Throws kInvalidArgument unless slots can be for that rank and have that dtype.
+void CheckFactors(std::int64_t max_rank, DType dtype);
+
 // Resource. A slot is written by one thread while no forward pass reads it, which its caller sees to.
 class AdapterSlots {
  public:
@@ -64,9 +67,11 @@ class AdapterSlots {
   const AdapterNumbers& NumbersOf(std::size_t term, std::size_t slot, std::size_t expert = 0) const {
     return Numbers(slot)[first_number_[term] + expert];
   }
-  // The terms of a layer's parameter, as indices into terms(), which follow each other. Empty: adapters cannot change
-  // it.
-  std::span<const std::size_t> TermsOf(std::string_view layer, std::string_view parameter) const;
+  // The terms of a layer's parameter, which follow each other among terms(). None: adapters cannot change it.
+  struct Terms {
+    std::size_t first = 0, count = 0;
+  };
+  Terms TermsOf(std::string_view layer, std::string_view parameter) const;
 
  private:
   struct Factors {
@@ -81,8 +86,7 @@ class AdapterSlots {
   std::vector<Factors> factors_;           // by term
   std::vector<std::size_t> first_number_;  // by term
   std::size_t numbers_of_slot_ = 0;
-  Buffer numbers_;                    // AdapterNumbers [slots][numbers_of_slot_]
-  std::vector<std::size_t> indices_;  // 0, 1, 2, ...: what TermsOf returns parts of
+  Buffer numbers_;  // AdapterNumbers [slots][numbers_of_slot_]
 };
 
 }  // namespace layercast

@@ -20,10 +20,9 @@ DType FactorsNamed(const std::string& name) {
   throw Error(ErrorCode::kInvalidArgument, "dtype: expected BF16, F16 or F32, got '" + name + "'");
 }
 
-AdapterOptions AdaptersFrom(const nb::kwargs& options, std::size_t slots) {
+AdapterOptions AdaptersFrom(const nb::kwargs& options) {
   const AdapterOptions usual;
-  return {.slots = slots,
-          .max_rank = Option(options, "max_rank", usual.max_rank),
+  return {.max_rank = Option(options, "max_rank", usual.max_rank),
           .modules = Option(options, "modules", usual.modules),
           .dtype = FactorsNamed(Option(options, "dtype", std::string("BF16")))};
 }
@@ -35,7 +34,7 @@ nb::tuple TupleOf(const CapturedBuffer& buffer) {
 // (layer, shard, first_row, spec of a, spec of b) of each part.
 nb::list PartsOf(const nb::kwargs& options) {
   nb::list parts;
-  for (const AdapterPart& part : AdapterParts(*TreeOf(ModelFrom(options)), AdaptersFrom(options, 1))) {
+  for (const AdapterPart& part : AdapterParts(*TreeOf(ModelFrom(options)), AdaptersFrom(options))) {
     parts.append(nb::make_tuple(part.layer, part.shard, part.first_row, TupleOf(part.a), TupleOf(part.b)));
   }
   return parts;
@@ -101,8 +100,7 @@ void BindAdapters(nb::module_& module) {
              const RankModel model = ModelFrom(options);
              auto made = std::make_unique<PythonAdapterReceiver>();
              made->slots = Keep(slots);
-             const AdapterOptions adapters = AdaptersFrom(options, buffers.size());
-             made->receiver = std::make_unique<AdapterReceiver>(TreeOf(model), model.parallel, adapters,
+             made->receiver = std::make_unique<AdapterReceiver>(TreeOf(model), model.parallel, AdaptersFrom(options),
                                                                 std::move(buffers), ReceiverOptionsFrom(options));
              if (options.contains("served")) {
                const auto served = nb::cast<nb::dict>(options["served"]);

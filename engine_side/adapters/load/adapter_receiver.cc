@@ -24,22 +24,9 @@
 namespace layercast {
 namespace {
 
-constexpr std::int64_t kLargestRank = 512;
 // A name's versions come into two slots by turns. Each filler has threads and channels of its own.
 constexpr std::size_t kFillers = 2;
 constexpr const char* kText = "adapter.config";  // the parameter that takes the adapter's configuration
-
-void Check(const AdapterOptions& options) {
-  if (options.max_rank < 1 || options.max_rank > kLargestRank) {
-    throw Error(ErrorCode::kInvalidArgument, "adapter slots: expected a largest rank of 1 to " +
-                                                 std::to_string(kLargestRank) + ", got " +
-                                                 std::to_string(options.max_rank));
-  }
-  if (options.dtype != DType::kBF16 && options.dtype != DType::kF16 && options.dtype != DType::kF32) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "adapter slots: expected factors of bf16, f16 or f32, got " + std::string(Name(options.dtype)));
-  }
-}
 
 AdapterPart PartOf(const AdapterTerm& term, const AdapterOptions& options) {
   const auto buffer = [&](std::string name, Shape shape) {
@@ -89,7 +76,7 @@ class AdapterReceiver::Impl {
         receiver_options_(receiver),
         failpoints_(FailPoints::FromEnvironment("rank" + std::to_string(parallel.engine_rank()))) {
     if (base_ == nullptr) throw Error(ErrorCode::kInvalidArgument, "an adapter receiver: expected a tree, got none");
-    Check(options);
+    CheckFactors(options.max_rank, options.dtype);
     terms_ = AdapterTermsOf(*base_, options.modules);
     for (std::vector<CapturedBuffer>& slot : slots) {
       slots_.push_back(Checked(std::move(slot), terms_, options_, slots_.size()));
@@ -140,7 +127,7 @@ class AdapterReceiver::Impl {
                      AdapterPlacing& placing, const std::stop_token& stop) {
     std::unique_ptr<Filler> filler = FillerOf(slot, offered, placing);
     const Filling filling(*this, *filler->receiver, stop);
-    filler->receiver->Stage(BytesOf(source, offered), attempt_);
+    filler->receiver->Stage(BytesOf(offered, source), attempt_);
     failpoints_.Hit("adapter.fill");
     filler->receiver->Commit();
     filler->receiver->VerifyServed();
@@ -285,7 +272,7 @@ class AdapterReceiver::Impl {
 };
 
 std::vector<AdapterPart> AdapterParts(const Module& model, const AdapterOptions& options) {
-  Check(options);
+  CheckFactors(options.max_rank, options.dtype);
   std::vector<AdapterPart> parts;
   for (const AdapterTerm& term : AdapterTermsOf(model, options.modules)) parts.push_back(PartOf(term, options));
   return parts;

@@ -6,7 +6,6 @@
 
 #include "engine_side/plan/merged_version.h"
 #include "layercast/error.h"
-#include "src/adapter/adapter_folder.h"
 #include "src/adapter/adapter_text.h"
 #include "src/adapter/tied_factors.h"
 #include "src/base/failpoint.h"
@@ -30,8 +29,9 @@ bool IsZero(const TensorView& tensor) {
 }
 
 OfferedAdapter InFolder(const std::string& path) {
-  const AdapterFolder folder(path);
   OfferedAdapter offered;
+  offered.folder = std::make_shared<const AdapterFolder>(path);
+  const AdapterFolder& folder = *offered.folder;
   offered.config = folder.config();
   offered.tensors = offered.own = folder.specs();
   for (std::uint32_t i = 0; i < offered.tensors.size(); ++i) offered.of_adapter.push_back(i);
@@ -57,20 +57,25 @@ const std::pair<const std::string, std::string>& Meant(const std::map<std::strin
           known);
 }
 
+// Looks at a version of which nothing is to come, by any channel.
+std::unique_ptr<FetchSession> Look(const AdapterSource& source, const ReceiverIdentity& self, FetchOptions options,
+                                   ChannelChooser& channels, Deadline deadline) {
+  options.channels = &channels;
+  options.measure = false;
+  FailPoints none;
+  return FetchSession::Open(source.publishers, self, source.lineage, source.step, options, none, deadline);
+}
+
 OfferedAdapter AtPublishers(const AdapterSource& source, const AskingRank& asking) {
   if (!asking.channels) asking.channels.emplace();
   FetchOptions options;
-  options.channels = &*asking.channels;
-  options.measure = false;
   options.channel = asking.options.channel;
   options.peer_timeout = asking.options.peer_timeout;
   options.stop = asking.stop;
-  FailPoints none;
   // A receiver by itself: the ranks that are to take a stream together must not lose one that only looked.
   const ReceiverIdentity self{asking.options.engine + "/look/" + std::to_string(asking.parallel.engine_rank()),
                               asking.attempt};
-  const auto session = FetchSession::Open(source.publishers, self, source.lineage, source.step, options, none,
-                                          Deadline::After(asking.options.timeout));
+  const auto session = Look(source, self, options, *asking.channels, Deadline::After(asking.options.timeout));
   const Manifest manifest = Merge(session->manifests(), session->endpoints()).manifest;
   const Version& version = session->manifests().front().version();
   const auto texts = AdapterTexts(session->configs().front());
@@ -121,25 +126,21 @@ OfferedAdapter FindAdapter(const AdapterSource& source, const AskingRank& asking
 std::vector<std::string> AdaptersOf(const std::vector<std::string>& publishers, const Version& version,
                                     Deadline deadline) {
   ChannelChooser channels;
-  FetchOptions options;
-  options.channels = &channels;
-  options.measure = false;
-  FailPoints none;
-  const auto session =
-      FetchSession::Open(publishers, {"a list of adapters"}, version.lineage, version.step, options, none, deadline);
+  const AdapterSource source{.publishers = publishers, .lineage = version.lineage, .step = version.step};
+  const auto session = Look(source, {"a list of adapters"}, {}, channels, deadline);
   std::vector<std::string> names;
   for (const auto& [name, text] : AdapterTexts(session->configs().front())) names.push_back(name);
   return names;
 }
 
-ReloadSource BytesOf(const AdapterSource& source, const OfferedAdapter& offered) {
-  if (source.path.empty()) return FromPublishers(source.publishers, offered.lineage, offered.step);
-  const auto folder = std::make_shared<const AdapterFolder>(source.path);  // the generator, which is copied, owns it
-  return FromIterator(MakeWeightsIterator([folder, next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
-                        if (next == folder->specs().size()) return std::nullopt;
-                        return folder->Read(next++);
-                      }),
-                      offered.tensors);
+ReloadSource BytesOf(const OfferedAdapter& offered, const AdapterSource& source) {
+  if (offered.folder == nullptr) return FromPublishers(source.publishers, offered.lineage, offered.step);
+  return FromIterator(
+      MakeWeightsIterator([folder = offered.folder, next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
+        if (next == folder->specs().size()) return std::nullopt;
+        return folder->Read(next++);
+      }),
+      offered.tensors);
 }
 
 }  // namespace layercast

@@ -13,6 +13,7 @@
 #include "layercast/adapter_config.h"
 #include "layercast/adapters/adapter_receiver.h"
 #include "layercast/reload_source.h"
+#include "src/adapter/adapter_folder.h"
 #include "src/adapter/adapter_tensors.h"
 #include "src/base/deadline.h"
 #include "src/session/choose/channel_chooser.h"
@@ -34,6 +35,8 @@ struct OfferedAdapter {
   std::optional<std::uint64_t> step{};    // of the version, from publishers
   std::string lineage{};
   bool is_stream = false;
+  std::shared_ptr<const AdapterFolder>
+      folder{};  // where it lies; null: at publishers. Walks of it are the other owners
 };
 
 // Who asks, and how long it may take. Value.
@@ -53,6 +56,6 @@ OfferedAdapter FindAdapter(const AdapterSource& source, const AskingRank& asking
 std::vector<std::string> AdaptersOf(const std::vector<std::string>& publishers, const Version& version,
                                     Deadline deadline);
 // Where its bytes come from.
-ReloadSource BytesOf(const AdapterSource& source, const OfferedAdapter& offered);
+ReloadSource BytesOf(const OfferedAdapter& offered, const AdapterSource& source);
 
 }  // namespace layercast

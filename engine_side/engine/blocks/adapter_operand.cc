@@ -15,10 +15,10 @@ AdapterLookup::AdapterLookup(const AdapterSlots* slots, const Device& device)
 
 AdapterOperand AdapterLookup::Find(std::string_view layer, std::string_view parameter) {
   if (slots_ == nullptr) return {};
-  const std::span<const std::size_t> terms = slots_->TermsOf(layer, parameter);
-  if (terms.empty()) return {};
-  for (const std::size_t term : terms) used_[term] = true;
-  return {.slots = slots_, .first = terms.front(), .count = terms.size()};
+  const auto [first, count] = slots_->TermsOf(layer, parameter);
+  if (count == 0) return {};
+  std::fill_n(used_.begin() + static_cast<std::ptrdiff_t>(first), count, true);
+  return {.slots = slots_, .first = first, .count = count};
 }
 
 void AdapterLookup::CheckAllUsed() const {

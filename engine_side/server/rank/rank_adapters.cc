@@ -8,6 +8,7 @@
 
 #include "engine_side/model/naming/path.h"
 #include "engine_side/server/group/reload_request.h"
+#include "engine_side/server/rank/comparison.h"
 #include "layercast/captured_buffers.h"
 #include "src/net/zmq/endpoint.h"
 
@@ -40,31 +41,6 @@ std::vector<std::vector<CapturedBuffer>> BuffersOf(const AdapterSlots& slots) {
   return buffers;
 }
 
-// Compares tensors byte by byte, and notes where the first difference of each is.
-class Comparison {
- public:
-  explicit Comparison(int rank) : rank_(rank) {}
-
-  void Add(const std::string& tensor, std::span<const std::byte> served, std::span<const std::byte> expected) {
-    ++tensors_;
-    bytes_ += served.size();
-    const auto [at, other] = std::ranges::mismatch(served, expected);
-    if (at == served.end()) return;
-    differences_.push_back({{"rank", rank_},
-                            {"tensor", tensor},
-                            {"offset", at - served.begin()},
-                            {"served", std::to_integer<int>(*at)},
-                            {"expected", std::to_integer<int>(*other)}});
-  }
-
-  Json ToJson() && { return {{"tensors", tensors_}, {"bytes", bytes_}, {"differences", std::move(differences_)}}; }
-
- private:
-  const int rank_;
-  std::size_t tensors_ = 0, bytes_ = 0;
-  Json differences_ = Json::array();
-};
-
 Json ToJson(const LoadedAdapter& loaded) {
   std::int32_t largest = 0;
   for (const LoadedAdapter::Term& term : loaded.terms) largest = std::max(largest, term.rank);
@@ -83,28 +59,31 @@ Json ToJson(const LoadedAdapter& loaded) {
 
 }  // namespace
 
-RankAdapters::RankAdapters(const EngineOptions& options, const ParallelConfig& parallel, BuildModel build,
+RankAdapters::RankAdapters(const EngineOptions& options, const ParallelConfig& parallel, const BuildModel& build,
                            MemoryResource& memory, const ReceiverOptions& receiver)
+    : RankAdapters(build(), options, parallel, build, memory, receiver) {}
+
+RankAdapters::RankAdapters(std::unique_ptr<Module> model, const EngineOptions& options, const ParallelConfig& parallel,
+                           const BuildModel& build, MemoryResource& memory, const ReceiverOptions& receiver)
     : options_(options),
       parallel_(parallel),
-      build_(std::move(build)),
+      build_(build),
       receiver_options_(receiver),
-      slots_(AdapterTermsOf(*build_(), options.adapter_modules),
+      slots_(AdapterTermsOf(*model, options.adapter_modules),
              {.slots = options.adapter_slots, .max_rank = options.max_adapter_rank, .dtype = options.adapter_dtype},
              memory, OutlivesProcess(memory) ? memory : host_) {
   if (!OutlivesProcess(memory)) {
     for (std::size_t slot = 0; slot < options.adapter_slots; ++slot) slots_.Clear(slot);
   }
   receiver_options_.on_progress = nullptr;  // which tells of the base
-  receiver_ = ReceiverInto(slots_);
+  receiver_ = ReceiverInto(slots_, std::move(model));
 }
 
-std::unique_ptr<AdapterReceiver> RankAdapters::ReceiverInto(const AdapterSlots& slots) const {
-  const AdapterOptions options{.slots = slots.sizes().slots,
-                               .max_rank = slots.sizes().max_rank,
-                               .modules = options_.adapter_modules,
-                               .dtype = slots.sizes().dtype};
-  return std::make_unique<AdapterReceiver>(build_(), parallel_, options, BuffersOf(slots), receiver_options_);
+std::unique_ptr<AdapterReceiver> RankAdapters::ReceiverInto(const AdapterSlots& slots,
+                                                            std::unique_ptr<Module> model) const {
+  const AdapterOptions options{
+      .max_rank = slots.sizes().max_rank, .modules = options_.adapter_modules, .dtype = slots.sizes().dtype};
+  return std::make_unique<AdapterReceiver>(std::move(model), parallel_, options, BuffersOf(slots), receiver_options_);
 }
 
 Json RankAdapters::Fill(const Json& params) {
@@ -121,7 +100,7 @@ Json RankAdapters::Compare(const Json& params) {
   AdapterSlotSizes one = slots_.sizes();
   one.slots = 1;
   const AdapterSlots cold({slots_.terms().begin(), slots_.terms().end()}, one, memory, memory);
-  const std::vector<AdapterNumbers> numbers = NumbersOf(ReceiverInto(cold)->Load(0, SourceOf(params)));
+  const std::vector<AdapterNumbers> numbers = NumbersOf(ReceiverInto(cold, build_())->Load(0, SourceOf(params)));
 
   Comparison comparison(parallel_.engine_rank());
   const CapturedBuffers served = CapturedBuffers::Adopt(slots_.Buffers(slot));

@@ -23,8 +23,8 @@ class RankAdapters {
 
   // What `options` says of adapters. `memory` is that of the rank's weights; if it outlives the process, so do the
   // slots. Both it and what `build` uses must outlive this.
-  RankAdapters(const EngineOptions& options, const ParallelConfig& parallel, BuildModel build, MemoryResource& memory,
-               const ReceiverOptions& receiver);
+  RankAdapters(const EngineOptions& options, const ParallelConfig& parallel, const BuildModel& build,
+               MemoryResource& memory, const ReceiverOptions& receiver);
 
   const AdapterSlots& slots() const { return slots_; }
   // See AdapterReceiver.
@@ -40,8 +40,9 @@ class RankAdapters {
   void Cancel(std::uint64_t load) { receiver_->Cancel(load); }
 
  private:
-  AdapterOptions Options() const;
-  std::unique_ptr<AdapterReceiver> ReceiverInto(const AdapterSlots& slots) const;
+  RankAdapters(std::unique_ptr<Module> model, const EngineOptions& options, const ParallelConfig& parallel,
+               const BuildModel& build, MemoryResource& memory, const ReceiverOptions& receiver);
+  std::unique_ptr<AdapterReceiver> ReceiverInto(const AdapterSlots& slots, std::unique_ptr<Module> model) const;
 
   const EngineOptions& options_;
   const ParallelConfig parallel_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine_side/reload/layout/export_label.h"
+#include "engine_side/server/rank/comparison.h"
 #include "layercast/error.h"
 #include "layercast/model/module.h"
 #include "src/checkpoint/rank_files.h"
@@ -82,25 +83,14 @@ Json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model,
   source.allow_config_change = true;  // bytes are compared; what differs besides is told
   const ReloadReport report = cold.ReloadWeights(std::move(source));
 
-  Json differences = Json::array();
-  std::size_t total = 0;
+  Comparison comparison(parallel.engine_rank());
   for (const CapturedBuffer& served : captured.buffers()) {
     if (stop.stop_requested()) throw Error(ErrorCode::kCancelled, "the comparison was given up");
-    const std::vector<std::byte> now = captured.Read(served);
-    const std::vector<std::byte> expected = cold.captured().Read(*cold.captured().Find(served.name));
-    total += now.size();
-    const auto [at, other] = std::mismatch(now.begin(), now.end(), expected.begin());
-    if (at == now.end()) continue;
-    differences.push_back({{"rank", parallel.engine_rank()},
-                           {"tensor", served.name},
-                           {"offset", at - now.begin()},
-                           {"served", std::to_integer<int>(*at)},
-                           {"expected", std::to_integer<int>(*other)}});
+    comparison.Add(served.name, captured.Read(served), cold.captured().Read(*cold.captured().Find(served.name)));
   }
-  return {{"tensors", captured.buffers().size()},
-          {"bytes", total},
-          {"differences", differences},
-          {"config_changes", report.config_changes}};
+  Json result = std::move(comparison).ToJson();
+  result["config_changes"] = report.config_changes;
+  return result;
 }
 
 }  // namespace layercast

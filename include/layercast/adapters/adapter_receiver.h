@@ -24,7 +24,6 @@ class Module;
 
 // What slots are for. Value.
 struct AdapterOptions {
-  std::size_t slots = 0;               // how many adapters there is memory for
   std::int64_t max_rank = 16;          // the largest rank of a module: 1 to 512
   std::vector<std::string> modules{};  // layers that adapters may change: paths, last segments or shards; empty: all
   DType dtype = DType::kBF16;          // of the factors: bf16, f16 or f32. Adapters of another dtype are cast

@@ -116,8 +116,8 @@ TEST(AdapterReceiver, TheEmbeddingIsLookedUpByRowsAndTheHeadIsLinear) {
     HostMemory memory;
     AdapterSlots slots(AdapterTermsOf(*TreeOfConfig(config, parallel)),
                        {.slots = 1, .max_rank = 4, .dtype = DType::kF32}, memory, memory);
-    AdapterReceiver receiver(TreeOfConfig(config, parallel), parallel,
-                             {.slots = 1, .max_rank = 4, .dtype = DType::kF32}, {slots.Buffers(0)});
+    AdapterReceiver receiver(TreeOfConfig(config, parallel), parallel, {.max_rank = 4, .dtype = DType::kF32},
+                             {slots.Buffers(0)});
     receiver.Load(0, {.path = path});
     const auto values = [&](const std::string& name) {
       for (const CapturedBuffer& each : slots.Buffers(0)) {

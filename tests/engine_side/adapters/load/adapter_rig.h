@@ -66,8 +66,7 @@ class Rank {
   explicit Rank(const std::string& config, const ParallelConfig& parallel = {}, std::vector<std::string> modules = {})
       : slots_(AdapterTermsOf(*TreeOfConfig(config, parallel), modules),
                {.slots = 2, .max_rank = 4, .dtype = DType::kF32}, memory_, memory_),
-        receiver_(TreeOfConfig(config, parallel), parallel,
-                  {.slots = 2, .max_rank = 4, .modules = modules, .dtype = DType::kF32},
+        receiver_(TreeOfConfig(config, parallel), parallel, {.max_rank = 4, .modules = modules, .dtype = DType::kF32},
                   {slots_.Buffers(0), slots_.Buffers(1)}) {
     for (std::size_t slot = 0; slot < 2; ++slot) {
       for (const CapturedBuffer& buffer : slots_.Buffers(slot)) {
