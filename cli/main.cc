@@ -36,6 +36,8 @@ std::vector<std::unique_ptr<Subcommand>> MakeSubcommands() {
   all.push_back(MakeStatus());
   all.push_back(MakeVerify());
   all.push_back(MakeAdapter());
+  all.push_back(MakeSleep());
+  all.push_back(MakeWakeUp());
   all.push_back(MakeExport());
   all.push_back(MakePlan());
   all.push_back(MakeProbe());

@@ -45,7 +45,9 @@ std::unique_ptr<Subcommand> MakeProbe();
 std::unique_ptr<Subcommand> MakePublish();
 std::unique_ptr<Subcommand> MakeReload();
 std::unique_ptr<Subcommand> MakeServe();
+std::unique_ptr<Subcommand> MakeSleep();
 std::unique_ptr<Subcommand> MakeStatus();
 std::unique_ptr<Subcommand> MakeVerify();
+std::unique_ptr<Subcommand> MakeWakeUp();
 
 }  // namespace layercast::cli

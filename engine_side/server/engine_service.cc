@@ -21,11 +21,11 @@
 #include "engine_side/server/generate/generator.h"
 #include "engine_side/server/group/model_files.h"
 #include "engine_side/server/reload/reloader.h"
+#include "engine_side/server/reload/sleeper.h"
 #include "engine_side/server/served_weights.h"
+#include "engine_side/server/start_checks.h"
 #include "layercast/error.h"
 #include "layercast/model/config.h"
-#include "layercast/model/pipeline_stages.h"
-#include "layercast/model/registry.h"
 #include "src/base/log.h"
 #include "src/base/threads/bounded_queue.h"
 #include "src/base/threads/thread_name.h"
@@ -37,40 +37,8 @@ constexpr std::size_t kQueuedCalls = 64;
 constexpr std::chrono::milliseconds kHoldLease{10'000};
 constexpr std::chrono::milliseconds kPauseLease{60'000};
 
-// A decode graph allocates its whole cache at the start, so sequences on a device are limited by default.
-constexpr std::int64_t kMostTokensOnDevice = 4096;
-
-// How long a sequence may be. Throws kInvalidArgument if the options ask for more than the model has.
-std::int64_t ModelLength(const RankGroupOptions& ranks, const ModelConfig& config) {
-  const std::int64_t own = config.ContextLength();
-  if (ranks.max_model_len > own) {
-    throw Error(ErrorCode::kInvalidArgument, "a sequence of " + std::to_string(ranks.max_model_len) +
-                                                 " tokens: the model has " + std::to_string(own) + " positions");
-  }
-  if (ranks.max_model_len > 0) return ranks.max_model_len;
-  return ranks.on_device ? std::min(own, kMostTokensOnDevice) : own;
-}
-
 // Of the reload that a call is about.
 std::uint64_t TicketFrom(const Json& params) { return params.at("ticket").get<std::uint64_t>(); }
-
-// Checked before any thread is started that a throw would have to end.
-EngineServiceOptions Checked(EngineServiceOptions options) {
-  static_cast<void>(PauseModeNamed(options.pause_mode));
-  static_cast<void>(AdapterSwitchNamed(options.adapter_switch));
-  return options;
-}
-
-// Checks here what every rank would refuse, so that it is reported once, and before any rank is started.
-ModelConfig CheckedConfig(const RankGroupOptions& ranks, const ModelFiles& files) {
-  const ModelConfig config = ModelRegistry::Builtin().ConfigOf(files.description());
-  ParallelConfig parallel{.tp_rank = 0, .tp_size = ranks.tp_size};
-  if (ranks.expert_parallel) parallel.SpreadExperts(ranks.expert_placement);
-  static_cast<void>(files.BuildTree(parallel));
-  static_cast<void>(
-      PipelineStages({.pp_size = ranks.pp_size, .pp_layer_partition = ranks.pp_layers}, config.num_hidden_layers));
-  return config;
-}
 
 }  // namespace
 
@@ -87,6 +55,7 @@ class EngineService::Impl {
         ranks_(RankOptions()),
         generator_(ranks_, adapters_),
         reloader_(ranks_, generator_, adapters_, options.pause_mode),
+        sleeper_(ranks_, generator_, reloader_),
         worker_([this] { Work(); }) {
     try {
       rpc_ = std::make_unique<RpcServer>(options.endpoint, options.allow_remote,
@@ -146,6 +115,8 @@ class EngineService::Impl {
   Json Status() const {
     Json status = reloader_.Status();
     status.update(Identity());
+    status["asleep"] = sleeper_.Status();
+    if (!status["asleep"].is_null() && !status["progress"].is_object()) status["state"] = "asleep";
     return status;
   }
 
@@ -158,7 +129,7 @@ class EngineService::Impl {
     ranks.on_rank_lost = [this](int rank, const Error& why) {
       if (loaded_) log::warn("rank {}: {}", rank, why.what());  // else the load fails with it, and its caller says so
     };
-    ranks.on_weights_lost = [this] { reloader_.LoseWeights(); };
+    ranks.on_weights_lost = [this] { reloader_.LoseWeights("a rank was lost"); };
     return ranks;
   }
 
@@ -200,6 +171,8 @@ class EngineService::Impl {
         {"stage_weights", &Impl::StageWeights},
         {"update_weights", &Impl::UpdateWeights},
         {"pause", &Impl::Pause},
+        {"sleep", &Impl::Sleep},
+        {"wake_up", &Impl::WakeUp},
         {"export", &Impl::Export},
         {"verify", &Impl::Verify},
         {"lend_weights", &Impl::LendWeights},
@@ -212,8 +185,14 @@ class EngineService::Impl {
     if (slow == kSlow.end()) throw Error(ErrorCode::kNotFound, "this engine has no method '" + method + "'");
     // What these do outlasts their answer, so that it is done also when the caller is gone.
     static const std::set<std::string> kLasting = {"reload_weights", "update_weights", "export", "load_adapter"};
-    Enqueue([this, member = slow->second, params, reply] { (this->*member)(params, reply); }, reply,
-            kLasting.contains(method));
+    // What sleeps can be asked for these, and no other.
+    static const std::set<std::string> kAsleepToo = {"reload_weights", "stage_weights", "update_weights", "pause",
+                                                     "sleep",          "wake_up",       "unload_adapter"};
+    const auto call = [this, method, member = slow->second, params, reply] {
+      if (!kAsleepToo.contains(method)) sleeper_.ExpectAwake(method);
+      (this->*member)(params, reply);
+    };
+    Enqueue(call, reply, kLasting.contains(method));
   }
 
   void Enqueue(std::function<void()> run, const RpcReply& reply, bool lasting) {
@@ -236,6 +215,7 @@ class EngineService::Impl {
           throw Error(ErrorCode::kCancelled, "the call was given up before its turn came");
         }
         ranks_.RestartIfLost();  // one may have died while nobody called it; only now is known what is served
+        sleeper_.KeepAsleep();
         call->run();
       } catch (const std::exception& error) {  // fails the call, not the engine
         call->reply.Failure(ErrorOfCall(error));
@@ -262,10 +242,17 @@ class EngineService::Impl {
     }
   }
 
-  void ReloadWeights(const Json& params, const RpcReply& reply) { reply.Result(reloader_.Reload(params)); }
+  void ReloadWeights(const Json& params, const RpcReply& reply) {
+    sleeper_.WakeToReload();
+    reply.Result(reloader_.Reload(params));
+  }
+  void Sleep(const Json& params, const RpcReply& reply) { reply.Result(sleeper_.Sleep(params)); }
+  void WakeUp(const Json& params, const RpcReply& reply) { reply.Result(sleeper_.WakeUp(params)); }
 
   // The first of three calls that make up a reload, for a controller that has several engines take a version together.
   void StageWeights(const Json& params, const RpcReply& reply) {
+    if (params.contains("adapter")) sleeper_.ExpectAwake("stage_weights of an adapter");
+    sleeper_.WakeToReload();
     held_.Begin(MillisecondsFrom(params, "lease_ms", kHoldLease), reply);
     held_.End(params.contains("adapter") ? reloader_.LoadAdapter(params["adapter"], &held_)
                                          : reloader_.Reload(params, &held_));
@@ -373,6 +360,7 @@ class EngineService::Impl {
   RankGroup ranks_;
   Generator generator_;
   Reloader reloader_;
+  Sleeper sleeper_;
   HeldReload held_;
   std::atomic<bool> updating_{false};
   std::uint64_t comparisons_ = 0;  // so far; the worker's

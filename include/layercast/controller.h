@@ -73,6 +73,16 @@ struct PauseRequest {
   std::chrono::milliseconds lease{60'000};
 };
 
+// Engines that are to lend memory back, every address staying as it is, while a trainer has the machine. Value.
+struct SleepRequest {
+  // Of the weights. 1: what is served is kept, in host memory, and served again after WakeUp. 2: it is discarded, and
+  // the next reload of a whole version fills the memory.
+  int level = 1;
+  std::vector<std::string> tags{};  // some of "weights" and "kv_cache"; empty: both
+  std::string pause_mode = "wait";  // or "abort": what becomes of sequences under way
+  std::chrono::milliseconds timeout{300'000};
+};
+
 // One engine's answer to a call. Value.
 struct EngineOutcome {
   std::string endpoint{};
@@ -81,6 +91,8 @@ struct EngineOutcome {
   std::optional<Version> version{};   // served now, after a failure the old one; empty: the engine did not say
   std::optional<Version> previous{};  // served before, whole; empty: none, or the engine did not say
   std::string report{};               // one JSON object (docs/cli.md); empty if no reload began
+  // Set by Sleep:
+  std::uint64_t given_back = 0;  // bytes, of all ranks
   // Set by any call that failed:
   std::optional<Error> error{};  // in the engine's own words, if it had any
 };
@@ -143,6 +155,13 @@ class LAYERCAST_PUBLIC Controller {
   // the lease ends.
   std::vector<EngineOutcome> Pause(const PauseRequest& request = {});
   std::vector<EngineOutcome> Resume();
+
+  // Engines that sleep refuse all else but status and reloads, until WakeUp. A reload wakes up weights that were
+  // discarded. Both may be called again for what sleeps, or is awake, already. `tags` as SleepRequest's. An engine that
+  // cannot wake up, for want of memory, sleeps on.
+  std::vector<EngineOutcome> Sleep(const SleepRequest& request = {});
+  std::vector<EngineOutcome> WakeUp(const std::vector<std::string>& tags = {},
+                                    std::chrono::milliseconds timeout = std::chrono::milliseconds(300'000));
 
   // Asks the engine with that index among the endpoints. The sequences are in the order of the prompts. Throws the
   // engine's error.

@@ -89,6 +89,16 @@ class LAYERCAST_PUBLIC Receiver {
   // kCorrupt if they differ: the engine is then torn().
   void VerifyServed();
 
+  // The next two are for an engine that lends memory back while a trainer has the machine (sleep). Both drop what is
+  // staged, and throw kFailedPrecondition during a layerwise reload.
+  // Gives back the memory that is kept between reloads beside the captured buffers, such as the staged copy. The next
+  // reload takes it anew.
+  void ReleaseMemory();
+  // Likewise. And the captured buffers no longer hold what was committed, because their memory is given back too: the
+  // engine is torn(), and nothing but the commit of a whole version repairs that. They must be there again, at the same
+  // addresses, when the next reload commits.
+  void LoseServed();
+
   // The next four are the calls of vLLM's layerwise reload. Under kUndo and kInPlace, layers are written as they become
   // whole. So no forward pass may run from initialize_layerwise_reload until finalize_layerwise_processing has
   // returned, or one of these calls has thrown.

@@ -22,7 +22,8 @@ from layercast.report import Report
 
 @dataclass(frozen=True, slots=True)
 class EngineOutcome:
-    """One engine's answer to a call. ``version`` is what it serves now, also after a failure."""
+    """One engine's answer to a call. ``version`` is what it serves now, also after a failure; ``given_back`` are the bytes
+    that :meth:`Controller.sleep` got of it."""
 
     endpoint: str
     ok: bool
@@ -30,6 +31,7 @@ class EngineOutcome:
     previous: Version | None
     report: Report | None
     error: Error | None
+    given_back: int = 0
 
 
 class Span(tuple[int, int, Version]):
@@ -190,6 +192,36 @@ class Controller(OfOneProcess):
         outcomes = [_outcome(native) for native in self._native.resume()]
         return _checked(outcomes) if check else outcomes
 
+    def sleep(
+        self,
+        level: int = 1,
+        *,
+        tags: Iterable[str] = (),
+        pause_mode: str = "wait",
+        timeout: float = 300.0,
+        check: bool = True,
+    ) -> list[EngineOutcome]:
+        """Has all engines lend their memory back, every address staying as it is, while a trainer has the machine.
+
+        Until :meth:`wake_up` they refuse all else but status and reloads; outcomes say how many bytes each has given back.
+
+        Args:
+            level: 1: what is served is kept, in host memory. 2: it is discarded, and the next reload of a whole version
+                fills the memory.
+            tags: some of "weights" and "kv_cache"; by default both.
+            pause_mode: "wait" or "abort": what becomes of sequences under way.
+        """
+        options: dict[str, Any] = {"level": level, "tags": list(tags), "pause_mode": pause_mode, "timeout": timeout}
+        outcomes = [_outcome(native) for native in self._native.sleep(**options)]
+        return _checked(outcomes) if check else outcomes
+
+    def wake_up(
+        self, *, tags: Iterable[str] = (), timeout: float = 300.0, check: bool = True
+    ) -> list[EngineOutcome]:
+        """Has all engines take their memory again. One that cannot, for want of memory, sleeps on."""
+        outcomes = [_outcome(native) for native in self._native.wake_up(list(tags), timeout)]
+        return _checked(outcomes) if check else outcomes
+
     def generate(
         self,
         prompts: Iterable[AbstractSequence[int]],
@@ -271,7 +303,7 @@ def _span(start: int, end: int, version: Version, adapter: Version | None) -> Sp
 def _outcome(native: _native.EngineOutcome | Answered) -> EngineOutcome:
     report = Report(native.report_json) if native.report_json not in ("", "null") else None
     error = None if native.ok else of_code(native.code)(native.message)
-    return EngineOutcome(native.endpoint, native.ok, native.version, native.previous, report, error)
+    return EngineOutcome(native.endpoint, native.ok, native.version, native.previous, report, error, native.given_back)
 
 
 def _checked(outcomes: list[EngineOutcome]) -> list[EngineOutcome]:

@@ -52,6 +52,7 @@ void BindOutcome(nb::module_& module) {
       .def_ro("version", &EngineOutcome::version)
       .def_ro("previous", &EngineOutcome::previous)
       .def_ro("report_json", &EngineOutcome::report)
+      .def_ro("given_back", &EngineOutcome::given_back)
       .def_prop_ro("code",
                    [](const EngineOutcome& outcome) {
                      return outcome.error ? std::string(ErrorCodeName(outcome.error->code())) : "";
@@ -175,6 +176,19 @@ void BindController(nb::module_& module) {
            })
       .def("resume",
            [](OwnedController& self) { return Interruptibly(self, [](Controller& open) { return open.Resume(); }); })
+      .def("sleep",
+           [](OwnedController& self, const nb::kwargs& options) {
+             const SleepRequest request{.level = Option(options, "level", 1),
+                                        .tags = Option(options, "tags", std::vector<std::string>()),
+                                        .pause_mode = Option(options, "pause_mode", std::string("wait")),
+                                        .timeout = Seconds(options, "timeout", 300.0)};
+             return Interruptibly(self, [request](Controller& open) { return open.Sleep(request); });
+           })
+      .def("wake_up",
+           [](OwnedController& self, const std::vector<std::string>& tags, double timeout) {
+             const std::chrono::milliseconds patience = FromSeconds("timeout", timeout);
+             return Interruptibly(self, [tags, patience](Controller& open) { return open.WakeUp(tags, patience); });
+           })
       .def("generate",
            [](OwnedController& self, std::vector<std::vector<std::int32_t>> prompts, std::size_t engine,
               const nb::kwargs& options) {

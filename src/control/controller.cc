@@ -232,6 +232,25 @@ std::vector<EngineOutcome> Controller::Resume() {
   return CallEach(endpoints(), {"resume", Json::object(), impl_->Until(kQuickCall)}, Done);
 }
 
+std::vector<EngineOutcome> Controller::Sleep(const SleepRequest& request) {
+  Json params = {{"level", request.level},
+                 {"pause_mode", request.pause_mode},
+                 {"timeout_ms", TimeWithin(request.timeout).count()}};
+  if (!request.tags.empty()) params["tags"] = request.tags;
+  const auto read = [](const std::string& endpoint, const Json& answer) {
+    EngineOutcome outcome{.endpoint = endpoint, .ok = true};
+    for (const Json& bytes : answer.at("given_back")) outcome.given_back += bytes.get<std::uint64_t>();
+    return outcome;
+  };
+  return CallEach(endpoints(), {"sleep", std::move(params), impl_->Until(request.timeout)}, read);
+}
+
+std::vector<EngineOutcome> Controller::WakeUp(const std::vector<std::string>& tags, std::chrono::milliseconds timeout) {
+  Json params = {{"timeout_ms", TimeWithin(timeout).count()}};
+  if (!tags.empty()) params["tags"] = tags;
+  return CallEach(endpoints(), {"wake_up", std::move(params), impl_->Until(timeout)}, Done);
+}
+
 std::vector<GeneratedSequence> Controller::Generate(const GenerateRequest& request, std::size_t engine) {
   const Json params = {{"prompts", request.prompts},
                        {"max_new", request.max_new},

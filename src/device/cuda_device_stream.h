@@ -33,6 +33,7 @@ class CudaDeviceStream : public virtual DeviceStream {
   void FindNonFinite(DType dtype, const std::byte* from, std::int64_t count, std::uint64_t* fault) override;
   void LeafDigests(const std::byte* from, std::size_t bytes, Digest* leaves) override;
 
+  void ReleaseFreed() override { memory_.ReleaseFreed(); }
   Ticket Record() override;
   void Wait(Ticket ticket) override;
 

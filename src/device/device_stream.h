@@ -27,6 +27,8 @@ class DeviceStream {
   // Device memory in this stream's order: freed memory may still be used by what was queued before, and new memory by
   // what is queued from now on.
   virtual MemoryResource& memory() = 0;
+  // Waits, and gives what was freed of memory() back to the device, for other processes.
+  virtual void ReleaseFreed() = 0;
   // Page-locked host memory. Whoever allocates some must wait for the stream before it is written again or freed.
   virtual MemoryResource& pinned() = 0;
 

@@ -107,6 +107,21 @@ def test_engines_are_paused_and_go_on_and_say_how_they_are(controller):
     assert [each["tp"] for each in status] == [1, 2]
 
 
+def test_engines_sleep_and_wake_up(controller):
+    versions = [controller.status(engine)["version"] for engine in range(2)]
+    assert all(outcome.ok for outcome in controller.sleep(pause_mode="abort"))
+    assert [controller.status(engine)["state"] for engine in range(2)] == ["asleep"] * 2
+    with pytest.raises(layercast.Error, match="asleep"):
+        controller.generate([[1, 2, 3]])
+    assert all(outcome.ok for outcome in controller.wake_up(tags=["weights"]))
+    assert controller.status()["asleep"] == {"level": None, "tags": ["kv_cache"]}
+    assert all(outcome.ok for outcome in controller.wake_up())
+    assert [controller.status(engine)["version"] for engine in range(2)] == versions
+    assert controller.generate([[1, 2, 3]])[0].tokens
+    with pytest.raises(layercast.InvalidArgument, match="level: expected 1 or 2, got 3"):
+        controller.sleep(3)
+
+
 def test_progress_of_each_engine_is_told_up_to_the_last_byte(controller, policies, publisher):
     told = {}
     publisher.publish(policies(61), step=next(STEP))

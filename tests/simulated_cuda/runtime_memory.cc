@@ -131,7 +131,8 @@ extern "C" {
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return InContext([&](Context&) {
-    *free = *total = kDeviceBytes;
+    *total = kDeviceBytes;
+    *free = kDeviceBytes - BytesOfDriver();
     return cudaSuccess;
   });
 }
@@ -220,6 +221,9 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
   if (attribute != cudaMemPoolAttrReservedMemCurrent) return Say(cudaErrorInvalidValue);
   *static_cast<std::uint64_t*>(value) = pool->reserved;
   return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t /*pool*/, std::size_t /*keep*/) {
+  return cudaSuccess;  // what is freed is never kept here
 }
 cudaError_t cudaMemPoolSetAccess(cudaMemPool_t /*pool*/, const cudaMemAccessDesc* /*peers*/, std::size_t /*count*/) {
   return cudaSuccess;

@@ -19,10 +19,16 @@ namespace {
 
 constexpr std::size_t kGranularity = std::size_t{2} << 20;
 
-// Allocations by their files' numbers, which are their handles, and address ranges that are reserved for them.
+// Allocations by their files' numbers, which are their handles, and what is mapped. Memory is freed when neither is
+// left.
 struct Allocations {
   std::mutex mutex;
   std::map<CUmemGenericAllocationHandle, std::size_t> sizes;  // guarded by mutex
+  struct Mapped {
+    CUmemGenericAllocationHandle handle;  // 0: it was released
+    std::size_t size;
+  };
+  std::map<CUdeviceptr, Mapped> mapped;  // guarded by mutex
 };
 
 Allocations& All() {
@@ -42,6 +48,18 @@ CUmemGenericAllocationHandle Keep(int file, std::size_t size) {
   All().sizes[static_cast<CUmemGenericAllocationHandle>(file)] = size;
   return static_cast<CUmemGenericAllocationHandle>(file);
 }
+
+}  // namespace
+
+std::size_t simulated_cuda::BytesOfDriver() {
+  const std::lock_guard lock(All().mutex);
+  std::size_t bytes = 0;
+  for (const auto& [handle, size] : All().sizes) bytes += size;
+  for (const auto& [address, mapped] : All().mapped) bytes += mapped.handle == 0 ? mapped.size : 0;
+  return bytes;
+}
+
+namespace {
 
 void* Pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
@@ -116,6 +134,7 @@ CUresult cuMemGetAllocationGranularity(std::size_t* bytes, const CUmemAllocation
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t size, const CUmemAllocationProp* /*properties*/,
                      unsigned long long /*flags*/) {
   if (size == 0 || size % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (size > kDeviceBytes - BytesOfDriver()) return CUDA_ERROR_OUT_OF_MEMORY;
   const SharedMemory memory = MakeShared(size);
   if (memory.base == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   ::munmap(memory.base, memory.size);
@@ -125,6 +144,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t size, con
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   const std::lock_guard lock(All().mutex);
   if (All().sizes.erase(handle) == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (auto& [address, mapped] : All().mapped) {
+    if (mapped.handle == handle) mapped.handle = 0;
+  }
   ::close(static_cast<int>(handle));
   return CUDA_SUCCESS;
 }
@@ -156,7 +178,10 @@ CUresult cuMemMap(CUdeviceptr address, std::size_t size, std::size_t offset, CUm
                   unsigned long long /*flags*/) {
   if (offset != 0 || SizeOf(handle) != size) return CUDA_ERROR_INVALID_VALUE;
   void* const mapped = ::mmap(Pointer(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED, static_cast<int>(handle), 0);
-  return mapped != MAP_FAILED ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  if (mapped == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  const std::lock_guard lock(All().mutex);
+  All().mapped[address] = {handle, size};
+  return CUDA_SUCCESS;
 }
 CUresult cuMemSetAccess(CUdeviceptr address, std::size_t size, const CUmemAccessDesc* access, std::size_t count) {
   if (count != 1) return CUDA_ERROR_INVALID_VALUE;
@@ -169,6 +194,12 @@ CUresult cuMemSetAccess(CUdeviceptr address, std::size_t size, const CUmemAccess
 }
 CUresult cuMemUnmap(CUdeviceptr address, std::size_t size) {
   Forget(Pointer(address));
+  {
+    const std::lock_guard lock(All().mutex);
+    const auto found = All().mapped.find(address);
+    if (found == All().mapped.end() || found->second.size != size) return CUDA_ERROR_INVALID_VALUE;  // no part of one
+    All().mapped.erase(found);
+  }
   void* const unmapped =
       ::mmap(Pointer(address), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   return unmapped != MAP_FAILED ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -50,5 +50,7 @@ inline constexpr int kJunk = 0xCB;
 
 // How much a device has; it is not what it takes of the host's.
 inline constexpr std::size_t kDeviceBytes = std::size_t{8} << 30;
+// Of it, what virtual memory management has handed out.
+std::size_t BytesOfDriver();
 
 }  // namespace simulated_cuda

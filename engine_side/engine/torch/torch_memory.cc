@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "engine_side/engine/torch/tensors/torch_type.h"
 #include "layercast/error.h"
 #include "src/device/cuda/cuda_probe.h"
+#include "src/device/cuda/open_vmm_memory.h"
 
 namespace layercast {
 namespace {
@@ -25,9 +27,11 @@ void CheckThereIs(const Device& device) {
                                            (probe ? "this host has " + std::to_string(probe.devices) : probe.why_none));
 }
 
-class TorchMemory final : public MemoryResource {
+class TorchMemory final : public SleepableMemory {
  public:
-  explicit TorchMemory(const Device& device) : device_(device), place_(TorchDeviceOf(device)) {}
+  // `why_awake`: why this memory cannot sleep.
+  TorchMemory(const Device& device, std::string why_awake)
+      : device_(device), place_(TorchDeviceOf(device)), why_awake_(std::move(why_awake)) {}
 
   std::byte* Allocate(std::size_t bytes) override {
     const at::Tensor block = Zeros(static_cast<std::int64_t>(bytes));
@@ -40,6 +44,12 @@ class TorchMemory final : public MemoryResource {
   void Deallocate(std::byte* address, std::size_t /*bytes*/) noexcept override { blocks_.erase(address); }
 
   Device device() const override { return device_; }
+
+  std::size_t Sleep(SleepLevel /*level*/) override {
+    throw Error(ErrorCode::kUnsupported, "memory on " + place_.str() + " cannot be lent back: " + why_awake_);
+  }
+  void Wake() override {}
+  bool asleep() const override { return false; }
 
  private:
   at::Tensor Zeros(std::int64_t bytes) const {
@@ -58,14 +68,20 @@ class TorchMemory final : public MemoryResource {
 
   const Device device_;
   const at::Device place_;
+  const std::string why_awake_;
   std::unordered_map<std::byte*, at::Tensor> blocks_;  // those that are in use
 };
 
 }  // namespace
 
-std::unique_ptr<MemoryResource> OpenTorchMemory(const Device& device) {
+std::unique_ptr<SleepableMemory> OpenTorchMemory(const Device& device) {
   CheckThereIs(device);
-  return std::make_unique<TorchMemory>(device);
+  if (device.kind == Device::Kind::kHost) return std::make_unique<TorchMemory>(device, "it is torch's, in host memory");
+  try {
+    return OpenVmmMemory(device.index);
+  } catch (const Error& error) {
+    return std::make_unique<TorchMemory>(device, error.what());
+  }
 }
 
 }  // namespace layercast

@@ -1,14 +1,16 @@
-// Memory that torch allocates on a device, for the weights of an engine that computes there. Torch-free header.
+// Memory on a device for an engine that computes there: for its weights, and for its caches. Torch-free header.
 #pragma once
 
 #include <memory>
 
 #include "layercast/memory.h"
+#include "src/base/memory/sleepable_memory.h"
 
 namespace layercast {
 
-// Opens torch's memory on `device`. What it allocates is zero. A resource for one thread. Throws kUnsupported if there
-// is no such device.
-std::unique_ptr<MemoryResource> OpenTorchMemory(const Device& device);
+// Opens memory on `device`. What it allocates is zero. On a GPU without virtual memory management it is torch's, which
+// cannot sleep (Sleep throws kUnsupported); so is that of other devices. A resource for one thread. Throws kUnsupported
+// if there is no such device.
+std::unique_ptr<SleepableMemory> OpenTorchMemory(const Device& device);
 
 }  // namespace layercast

@@ -24,6 +24,8 @@ class DeviceChunks final : public ChunkMemory {
 
   // Whether the address lies in one of the slots. If not, it is in host memory.
   bool Has(const std::byte* address) const { return slots_.Has(address); }
+  // Frees the slots that are kept and not in use.
+  void ReleaseIdle() { slots_.ReleaseIdle(); }
 
   MemoryResource& resource() override { return slots_; }
   PendingDigest BeginDigest(std::span<const RegionView> views) override;
@@ -42,6 +44,7 @@ class DeviceChunks final : public ChunkMemory {
     void Deallocate(std::byte* address, std::size_t bytes) noexcept override;
     Device device() const override { return memory_.device(); }
     bool Has(const std::byte* address) const;
+    void ReleaseIdle() { memory_.Release(); }
 
    private:
     CachingMemory memory_;

@@ -108,9 +108,11 @@ std::vector<Shape> PaddedShapesOf(const LoadPlan& plan, const LayerRecipes& reci
   return shapes;
 }
 
-CapturedBuffers TensorsIn(const CapturedBuffers& captured, const LoadPlan& plan, const LayerRecipes& recipes,
-                          const WeightLayout& layout) {
-  const auto laid = std::make_shared<const LaidByName>(LaidOut(plan, recipes, layout));  // shared by the views of it
+CapturedBuffers TensorsIn(CapturedBuffers captured, const Module& model, const QuantizationConfig& quantization) {
+  if (quantization.layout == WeightLayout()) return captured;
+  const LayerRecipes recipes(quantization.recipe, {.power_of_two_scales = quantization.power_of_two_scales});
+  const auto laid = std::make_shared<const LaidByName>(  // shared by the views of it
+      LaidOut(LoadPlan::WithoutTensors(model), recipes, quantization.layout));
   const auto laid_out = [laid](const CapturedBuffer& buffer) {
     const auto found = laid->find(buffer.name);
     return found == laid->end() ? nullptr : &found->second;

@@ -8,6 +8,7 @@
 #include "engine_side/plan/load_plan.h"
 #include "engine_side/reload/layout/layer_recipes.h"
 #include "layercast/captured_buffers.h"
+#include "layercast/receiver_options.h"
 #include "layercast/weight_layout.h"
 
 namespace layercast {
@@ -16,10 +17,10 @@ namespace layercast {
 // alignment is below 1, and what Recipe::KernelTensors throws.
 std::vector<Shape> PaddedShapesOf(const LoadPlan& plan, const LayerRecipes& recipes, const WeightLayout& layout);
 
-// The same memory, with each buffer described, by shape and strides, as its tensor. Throws kInvalidArgument, naming
-// every buffer that does not have the layout, with the shape and strides that it should have and those that it has.
-CapturedBuffers TensorsIn(const CapturedBuffers& captured, const LoadPlan& plan, const LayerRecipes& recipes,
-                          const WeightLayout& layout);
+// The same memory, with each buffer that `quantization` gives a layout described, by shape and strides, as its tensor.
+// Throws kInvalidArgument, naming every buffer that does not have the layout, with the shape and strides that it should
+// have and those that it has.
+CapturedBuffers TensorsIn(CapturedBuffers captured, const Module& model, const QuantizationConfig& quantization);
 
 // The padding beside a tensor in memory of the shape `padded`, as parts that do not overlap.
 std::vector<CapturedBuffer> PaddingOf(const CapturedBuffer& tensor, const Shape& padded);

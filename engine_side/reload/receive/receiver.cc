@@ -25,7 +25,7 @@ class Receiver::Impl {
   Impl(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
        CapturedBuffers captured, const ReceiverOptions& options)
       : policy_(options.commit),
-        captured_(InLayout(std::move(captured), *model, quantization)),
+        captured_(TensorsIn(std::move(captured), *model, quantization)),
         failpoints_(FailPoints::FromEnvironment("rank" + std::to_string(parallel.engine_rank()))),
         stager_(std::move(model), parallel, quantization, captured_, options, failpoints_, report_),
         buffers_digest_(captured_.TableDigest()) {}
@@ -123,6 +123,17 @@ class Receiver::Impl {
     PutBackWhatWasWritten();
   }
 
+  void ReleaseMemory() {
+    ExpectNoLayerwiseReload();
+    Abort();
+    stager_.ReleaseMemory();
+  }
+
+  void LoseServed() {
+    ReleaseMemory();
+    served_.Discard();
+  }
+
   void RecordMetadata() {
     if (phase_ != Phase::kIdle) {
       throw Error(
@@ -196,13 +207,6 @@ class Receiver::Impl {
   using Clock = std::chrono::steady_clock;
   enum class Phase { kIdle, kReceiving, kStaged };  // kStaged: Commit may be called
 
-  static CapturedBuffers InLayout(CapturedBuffers captured, const Module& model,
-                                  const QuantizationConfig& quantization) {
-    if (quantization.layout == WeightLayout()) return captured;
-    const LayerRecipes recipes(quantization.recipe, {.power_of_two_scales = quantization.power_of_two_scales});
-    return TensorsIn(captured, LoadPlan::WithoutTensors(model), recipes, quantization.layout);
-  }
-
   void CheckMayBePartial(const ReloadSource& source) const {
     if (source.from->form() != VersionSource::Form::kCheckpoint) {
       throw Error(ErrorCode::kInvalidArgument,
@@ -221,10 +225,7 @@ class Receiver::Impl {
 
   // Starts a new reload. What was staged is dropped; what is being received is not, and throws.
   void Start() {
-    if (phase_ == Phase::kReceiving) {
-      throw Error(ErrorCode::kFailedPrecondition,
-                  "a layerwise reload is already active. Call finalize_layerwise_processing first.");
-    }
+    ExpectNoLayerwiseReload();
     Abort();
     failpoints_.Suspend(false);
     report_ = ReloadReport();
@@ -234,6 +235,12 @@ class Receiver::Impl {
     begin_ = Clock::now();
     prepared_ = false;
     OrFail([&] { served_.Settle(stager_.committer()); });
+  }
+
+  void ExpectNoLayerwiseReload() const {
+    if (phase_ != Phase::kReceiving) return;
+    throw Error(ErrorCode::kFailedPrecondition,
+                "a layerwise reload is already active. Call finalize_layerwise_processing first.");
   }
 
   void Abandon() {
@@ -350,6 +357,12 @@ void Receiver::Abort() {
 }
 void Receiver::VerifyServed() {
   impl_->Alone("VerifyServed", [&] { impl_->VerifyServed(); });
+}
+void Receiver::ReleaseMemory() {
+  impl_->Alone("ReleaseMemory", [&] { impl_->ReleaseMemory(); });
+}
+void Receiver::LoseServed() {
+  impl_->Alone("LoseServed", [&] { impl_->LoseServed(); });
 }
 void Receiver::AdoptStaged(const Version& version) {
   impl_->Alone("AdoptStaged", [&] { impl_->AdoptStaged(version); });

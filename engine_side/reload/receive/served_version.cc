@@ -53,4 +53,12 @@ void ServedVersion::Lose() {
   lost_ = !committed_;
 }
 
+void ServedVersion::Discard() {
+  committed_ = false;  // and nobody knows what was overwritten by the latest commit
+  lost_ = true;
+  if (!now_.version) return;
+  torn_ = Torn{now_.version, *now_.version};
+  now_ = before_ = {.version = {}, .digest = {}, .origin = now_.origin};
+}
+
 }  // namespace layercast

@@ -31,6 +31,8 @@ class ServedVersion {
   // since the reload began, the committer does not know what changed, and only the commit of a whole version repairs
   // the state.
   void Lose();
+  // To be called when what the captured buffers held was given up. Does nothing if no version was served.
+  void Discard();
 
  private:
   struct Whole {

@@ -171,6 +171,12 @@ void Stager::Abandon() {
   layer_cache_.Release();
 }
 
+void Stager::ReleaseMemory() {
+  committer_.reset();
+  staged_record_.reset();
+  if (device_work_) device_work_->ReleaseMemory();
+}
+
 // Before anything is written, and after the plan: what does not fit is named tensor by tensor.
 void Stager::CheckConfigs(std::span<const SourceConfig> configs) {
   const ServedConfig* const served = model_->config().get();

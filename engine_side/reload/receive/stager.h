@@ -62,6 +62,8 @@ class Stager {
   StagedVersion Adopt(const Version& version);
   // Drops what has been received of the version that is open, and closes it.
   void Abandon();
+  // Gives back what is kept from one version to the next, after Abandon. The next version takes it anew.
+  void ReleaseMemory();
 
   void SetChannel(std::string channel) { peers_.SetChannel(std::move(channel)); }
   void SetTimeout(std::chrono::milliseconds timeout) { peers_.SetTimeout(timeout); }

@@ -324,6 +324,13 @@ void DeviceWork::Drop() {
   download_.Drop();
 }
 
+void DeviceWork::ReleaseMemory() {
+  layer_memory_.Release();
+  pinned_memory_.Release();
+  chunks_.ReleaseIdle();
+  stream_.ReleaseFreed();
+}
+
 // Waits for everything that is queued, because it uses pinned memory. Logs errors instead of throwing them.
 void DeviceWork::WaitQuietly() noexcept {
   try {

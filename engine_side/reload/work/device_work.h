@@ -68,6 +68,8 @@ class DeviceWork final : public StageWork {
   void EndLayer(std::function<void()> close) override;
   void Finish() override;
   void Drop() override;
+  // Gives back what is kept for the next reload, after Drop.
+  void ReleaseMemory();
 
  private:
   // Throws an error that says in words what a kernel found wrong, and left in the word.

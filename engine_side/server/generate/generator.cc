@@ -39,7 +39,7 @@ void Generator::Add(SequenceRequest request, std::function<void(const Sequence&,
                     std::stop_token abandoned) {
   if (!request.adapter.empty()) adapters_.Expect(request.adapter);
   const std::lock_guard lock(mutex_);
-  if (!torn_.empty()) throw Error(ErrorCode::kFailedPrecondition, "the engine is torn " + torn_);
+  if (const std::string refusal = Refusal(); !refusal.empty()) throw Error(ErrorCode::kFailedPrecondition, refusal);
   Sequence sequence;
   sequence.id = ++last_id_;
   sequence.request = std::move(request);
@@ -49,24 +49,36 @@ void Generator::Add(SequenceRequest request, std::function<void(const Sequence&,
   changed_.notify_all();
 }
 
-void Generator::Commit(PauseMode mode, const std::function<Version()>& commit, Deadline deadline) {
+void Generator::StandStill(PauseMode mode, const std::function<void()>& run, Deadline deadline) {
   std::future<void> done;
   {
     const std::lock_guard lock(mutex_);
-    if (commit_) throw Error(ErrorCode::kFailedPrecondition, "another version is being committed");
-    commit_.emplace(PendingCommit{mode, &commit, {}});
-    done = commit_->done.get_future();
+    if (still_) throw Error(ErrorCode::kFailedPrecondition, "the engine is about to stand still for another call");
+    still_.emplace(StandStillCall{mode, &run, {}});
+    done = still_->done.get_future();
     changed_.notify_all();
   }
   if (done.wait_until(deadline.at()) != std::future_status::ready) {
     const std::lock_guard lock(mutex_);
     // If it has not begun, it never will. Otherwise it ends soon: wait for that, whatever the deadline.
-    if (commit_ && commit_->run == &commit) {
-      commit_.reset();
-      throw Error(ErrorCode::kDeadlineExceeded, "sequences under way did not finish before the deadline of the commit");
+    if (still_ && still_->run == &run) {
+      still_.reset();
+      throw Error(ErrorCode::kDeadlineExceeded, "sequences under way did not finish before the deadline");
     }
   }
   done.get();
+}
+
+void Generator::Commit(PauseMode mode, const std::function<Version()>& commit, Deadline deadline) {
+  const std::function<void()> run = [&] {
+    version_ = commit();
+    {
+      const std::lock_guard lock(mutex_);
+      torn_.clear();
+    }
+    ForgetCaches();  // keys and values of the old version are never mixed with the new one's
+  };
+  StandStill(mode, run, deadline);
 }
 
 void Generator::Pause(PauseMode mode, std::chrono::milliseconds lease, Deadline deadline) {
@@ -96,9 +108,20 @@ void Generator::SetTorn(const std::string& how) {
   torn_ = how;
 }
 
-// Whether sequences under way have to finish before this commit, and can. The caller holds mutex_.
-bool Generator::MustWait(const PendingCommit& commit) const {
-  if (commit.mode != PauseMode::kWait || running_.empty() || ranks_.ended()) return false;
+void Generator::SetAsleep(const std::string& how) {
+  const std::lock_guard lock(mutex_);
+  asleep_ = how;
+}
+
+// Why no token is generated now; empty: it is. The caller holds mutex_.
+std::string Generator::Refusal() const {
+  if (!asleep_.empty()) return "the engine is " + asleep_;
+  return torn_.empty() ? "" : "the engine is torn " + torn_;
+}
+
+// Whether sequences under way have to finish before this call, and can. The caller holds mutex_.
+bool Generator::MustWait(const StandStillCall& call) const {
+  if (call.mode != PauseMode::kWait || running_.empty() || ranks_.ended()) return false;
   return pause_.mode().value_or(PauseMode::kWait) == PauseMode::kWait;
 }
 
@@ -108,15 +131,15 @@ void Generator::Run(const std::stop_token& stop) {
     {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, stop, kIdle, [this] {
-        return commit_ || pause_.awaited() || (!pause_.Paused() && (!running_.empty() || !waiting_.empty()));
+        return still_ || pause_.awaited() || (!pause_.Paused() && (!running_.empty() || !waiting_.empty()));
       });
       pause_.EndIfOver();
     }
     if (stop.stop_requested()) break;
-    AbortAbandoned();  // before a commit that would wait for them
-    RunCommit();
+    AbortAbandoned();  // before a call that would wait for them
+    RunStandStill();
     const std::uint64_t generation = ranks_.generation();  // before it is asked whether their weights were lost
-    AbortIfTorn();
+    AbortIfRefusing();
     ReportPause();
     Admit();
     bool step = !running_.empty();
@@ -143,12 +166,12 @@ void Generator::ReportPause() {
   pause_.Hold(*mode);
 }
 
-// Lets new sequences begin, unless a commit or a pause holds them back.
+// Lets new sequences begin, unless a call that waits or a pause holds them back.
 void Generator::Admit() {
   const auto known = static_cast<std::ptrdiff_t>(running_.size());
   {
     const std::lock_guard lock(mutex_);
-    if (commit_ || pause_.Paused() || !torn_.empty()) return;
+    if (still_ || pause_.Paused() || !Refusal().empty()) return;
     const auto room = static_cast<std::size_t>(ranks_.max_num_seqs());
     while (!waiting_.empty() && running_.size() < room) {
       running_.splice(running_.end(), waiting_, waiting_.begin());
@@ -199,28 +222,23 @@ bool Generator::Settle(PauseMode mode) {
   return mode == PauseMode::kKeep || running_.empty();
 }
 
-void Generator::RunCommit() {
-  std::optional<PendingCommit> commit;
+void Generator::RunStandStill() {
+  std::optional<StandStillCall> call;
   {
     const std::lock_guard lock(mutex_);
-    if (!commit_) return;
-    if (MustWait(*commit_)) return;
-    commit = std::move(commit_);
-    commit_.reset();
+    if (!still_) return;
+    if (MustWait(*still_)) return;
+    call = std::move(still_);
+    still_.reset();
   }
-  Settle(commit->mode);
+  Settle(call->mode);
   try {
-    version_ = (*commit->run)();
-    {
-      const std::lock_guard lock(mutex_);
-      torn_.clear();
-    }
-    ForgetCaches();  // keys and values of the old version are never mixed with the new one's
-    commit->done.set_value();
+    (*call->run)();
+    call->done.set_value();
   } catch (...) {
     DropCaches();
-    AbortIfTorn();
-    commit->done.set_exception(std::current_exception());
+    AbortIfRefusing();
+    call->done.set_exception(std::current_exception());
   }
 }
 
@@ -348,10 +366,10 @@ void Generator::AbortAbandoned() {
   if (!begun.empty()) Drop(std::move(begun));
 }
 
-void Generator::AbortIfTorn() {
+void Generator::AbortIfRefusing() {
   {
     const std::lock_guard lock(mutex_);
-    if (torn_.empty()) return;
+    if (Refusal().empty()) return;
   }
   AbortAll(running_);
   AbortWaiting();

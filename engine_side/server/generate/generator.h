@@ -40,11 +40,12 @@ class Generator {
   void Add(SequenceRequest request, std::function<void(const Sequence&, const char* finish)> done,
            std::stop_token abandoned = {});
 
-  // Runs `commit` on the generating thread between two steps, treating sequences under way as `mode` says, and from
-  // then on serves as the version that it returns. Returns when `commit` has run, and throws what it throws. With
-  // kWait, sequences under way finish first and new ones wait; but those that a pause in kKeep holds cannot finish, so
-  // the commit does not wait for them, and they go on with the new version. Throws kDeadlineExceeded if `commit` could
-  // not begin by the deadline, and kFailedPrecondition if another commit is pending.
+  // Runs `run` on the generating thread between two steps, treating sequences under way as `mode` says. Returns when it
+  // has run, and throws what it throws. With kWait, sequences under way finish first and new ones wait; but those that
+  // a pause in kKeep holds cannot finish, so it does not wait for them. Throws kDeadlineExceeded if `run` could not
+  // begin by the deadline, and kFailedPrecondition if another such call waits.
+  void StandStill(PauseMode mode, const std::function<void()>& run, Deadline deadline);
+  // Likewise, and from then on serves as the version that `commit` returns; sequences that were held go on with it.
   void Commit(PauseMode mode, const std::function<Version()>& commit, Deadline deadline);
 
   // Pauses generation until Resume, or until the lease is over. Returns once the pause holds. Throws kDeadlineExceeded,
@@ -57,18 +58,21 @@ class Generator {
   // a commit, or when ranks have lost their weights. While torn, the engine generates no token: sequences end as
   // aborted, and new ones are refused. Committing a whole version heals it.
   void SetTorn(const std::string& how);
+  // Marks the engine as asleep, in these words; empty: it is awake. Called while it stands still. While it sleeps, it
+  // does as while it is torn.
+  void SetAsleep(const std::string& how);
 
  private:
-  struct PendingCommit {
+  struct StandStillCall {
     PauseMode mode;
-    const std::function<Version()>* run;
+    const std::function<void()>* run;
     std::promise<void> done;
   };
   void Run(const std::stop_token& stop);
   void ReportPause();
   void Admit();
   bool Settle(PauseMode mode);
-  void RunCommit();
+  void RunStandStill();
   void Lease(Sequence& sequence);
   void SwitchAdapters();
   void Step(std::uint64_t generation);
@@ -82,17 +86,19 @@ class Generator {
   void DropCaches();
   Json RunningIds() const;
   void AbortWaiting();
-  void AbortIfTorn();
-  bool MustWait(const PendingCommit& commit) const;
+  void AbortIfRefusing();
+  std::string Refusal() const;
+  bool MustWait(const StandStillCall& call) const;
 
   RankGroup& ranks_;
   AdapterRegistry& adapters_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::list<Sequence> waiting_;          // guarded by mutex_
-  std::optional<PendingCommit> commit_;  // guarded by mutex_
+  std::optional<StandStillCall> still_;  // guarded by mutex_
   PauseLease pause_;                     // guarded by mutex_
   std::string torn_;                     // empty: not torn; guarded by mutex_
+  std::string asleep_;                   // empty: awake; guarded by mutex_
 
   // The members below belong to the generating thread.
   std::list<Sequence> running_;

@@ -303,16 +303,16 @@ void Reloader::Tear(const Whole& from, const Version& to, const std::string& why
                      ", and answers nothing until a whole version lands: " + why);
 }
 
-void Reloader::LoseWeights() {
+void Reloader::LoseWeights(const std::string& cause) {
   const std::lock_guard lock(mutex_);
-  adapters_.Forget("it was lost with a rank's memory");
+  adapters_.Forget("its memory went when " + cause);
   if (!version_ && !torn_) return;  // nothing was served yet
   lost_ = true;
   torn_ = NotWhole{torn_ ? torn_->from : version_, std::nullopt};
   version_.reset();
   if (state_ == "serving") state_ = "torn";
-  generator_.SetTorn("since a rank was lost, and " + NameOf(torn_->from) +
-                     " with the memory of its device: it answers nothing until a whole version lands");
+  generator_.SetTorn("since " + cause + ", and " + NameOf(torn_->from) +
+                     " with its memory: it answers nothing until a whole version lands");
 }
 
 // The ranks serve the old version whole. If the engine was torn before, it no longer is.

@@ -36,8 +36,8 @@ class Reloader {
   Json Status() const;
   std::optional<Version> version() const;
   // Notes that the ranks' memory is gone, and with it what was served: the engine answers nothing until a whole version
-  // lands. May be called on any thread.
-  void LoseWeights();
+  // lands. `cause` says what happened: "a rank was lost". May be called on any thread.
+  void LoseWeights(const std::string& cause);
 
  private:
   // The versions of which the ranks' memory may hold parts. Without `to` it holds parts of none, because it is new.

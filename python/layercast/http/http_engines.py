@@ -32,6 +32,7 @@ class Answered:
     report_json: str
     code: str
     message: str
+    given_back: int = 0
 
 
 class HttpEngines:
@@ -90,6 +91,12 @@ class HttpEngines:
 
     def resume(self) -> list[Answered]:
         raise Unsupported("resume: a vLLM server is resumed by its own routes")
+
+    def sleep(self, **options: Any) -> list[Answered]:
+        raise Unsupported("sleep: a vLLM server is put to sleep by its own routes")
+
+    def wake_up(self, tags: list[str], timeout: float) -> list[Answered]:
+        raise Unsupported("wake_up: a vLLM server is woken up by its own routes")
 
     def generate(self, prompts: Any, engine: int, **options: Any) -> Any:
         raise Unsupported("generate: ask a vLLM server by its own API (/v1/completions)")

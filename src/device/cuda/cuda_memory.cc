@@ -50,6 +50,12 @@ void CudaMemory::Deallocate(std::byte* address, std::size_t /*bytes*/) noexcept 
   GiveBackOnCuda(stream_.device(), "cudaFreeAsync", [&] { return cudaFreeAsync(address, stream_.handle()); });
 }
 
+void CudaMemory::ReleaseFreed() {
+  stream_.Synchronize();
+  const OnCudaDevice scope(stream_.device());
+  CheckCuda(cudaMemPoolTrimTo(PoolOf(stream_.device()), 0), "cudaMemPoolTrimTo", stream_.device());
+}
+
 std::byte* PinnedMemory::Allocate(std::size_t bytes) {
   const OnCudaDevice scope(device_);
   void* address = nullptr;

@@ -21,6 +21,8 @@ class CudaMemory final : public MemoryResource {
   std::byte* Allocate(std::size_t bytes) override;
   void Deallocate(std::byte* address, std::size_t bytes) noexcept override;
   Device device() const override { return {Device::Kind::kCuda, stream_.device()}; }
+  // Waits for the stream, and gives what is freed in the process's pool back to the device.
+  void ReleaseFreed();
 
  private:
   const CudaStream& stream_;

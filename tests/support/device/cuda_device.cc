@@ -28,6 +28,7 @@ class CountedStream final : public ReloadStream {
   Device device() const override { return stream_->device(); }
   MemoryResource& memory() override { return memory_; }
   MemoryResource& pinned() override { return pinned_; }
+  void ReleaseFreed() override { stream_->ReleaseFreed(); }
   std::size_t allocations() const { return memory_.allocations() + pinned_.allocations(); }
   std::size_t peak_bytes() const { return memory_.peak_bytes(); }
 

@@ -59,6 +59,7 @@ class DeferredStream final : public ReloadStream {
   Device device() const override { return device_.device(); }
   MemoryResource& memory() override { return memory_; }
   MemoryResource& pinned() override { return pinned_; }
+  void ReleaseFreed() override { Wait(Record()); }
   void Copy(const std::byte* from, std::byte* to, std::size_t bytes) override;
   void Pack(const RegionView& view, std::byte* to) override;
   void Fill(std::byte* to, std::byte value, std::size_t bytes) override;

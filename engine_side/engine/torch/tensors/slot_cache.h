@@ -9,6 +9,9 @@
 
 namespace layercast {
 
+// A tensor of zeros for what sequences leave behind: in the memory that the context's shape names, or in torch's own.
+at::Tensor ZeroCache(at::IntArrayRef sizes, at::ScalarType type, const TensorContext& context);
+
 // Resource; one thread only. Its memory never moves.
 class SlotCache {
  public:

@@ -2,16 +2,17 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/index_select.h>
-#include <ATen/ops/zeros.h>
 
 #include <vector>
+
+#include "engine_side/engine/torch/tensors/slot_cache.h"
 
 namespace layercast {
 
 SlotStates::SlotStates(at::IntArrayRef shape, const TensorContext& context) {
   std::vector<std::int64_t> sizes = shape.vec();
   sizes.insert(sizes.begin(), context.shape.slots + 1);
-  memory_ = at::zeros(sizes, at::TensorOptions(at::kFloat).device(context.device));
+  memory_ = ZeroCache(sizes, at::kFloat, context);
 }
 
 at::Tensor SlotStates::Of(const StepInputs& inputs) const {

@@ -19,9 +19,13 @@ int RunGraphRank(const RankOptions& options, const Device& device) {
   const StepShape shape{.rows = std::max(options.max_num_seqs, kFewestRows),
                         .slots = options.max_num_seqs,
                         .max_tokens = options.max_model_len};
-  const MakeForwardPass make = [shape](const Module& model, const ParallelConfig& parallel,
-                                       std::span<const CapturedBuffer> buffers, const AdapterSlots* adapters) {
-    return std::make_unique<GraphDecoder>(model, parallel, buffers, MakeRope, shape, adapters);
+  const auto make = [shape](MemoryResource& caches) -> MakeForwardPass {
+    StepShape with_caches = shape;
+    with_caches.caches = &caches;
+    return [with_caches](const Module& model, const ParallelConfig& parallel, std::span<const CapturedBuffer> buffers,
+                         const AdapterSlots* adapters) {
+      return std::make_unique<GraphDecoder>(model, parallel, buffers, MakeRope, with_caches, adapters);
+    };
   };
   return RunRank(options, RankOnDevice{[device] { return OpenTorchMemory(device); }, make});
 }

@@ -25,6 +25,7 @@
 #include "engine_side/server/rank/process/pick_token.h"
 #include "engine_side/server/rank/rank_adapters.h"
 #include "engine_side/server/rank/rank_export.h"
+#include "engine_side/server/rank/rank_memory.h"
 #include "engine_side/server/rank/version_file.h"
 #include "engine_side/server/rank/weights_lender.h"
 #include "layercast/error.h"
@@ -47,16 +48,6 @@ constexpr std::chrono::milliseconds kStageTimeout{55'000};
 // cli/rank_program.cc). What lay there may have been as large as the model.
 void GiveFreedMemoryBack() { ::malloc_trim(0); }
 
-ParallelConfig ParallelOf(const RankOptions& options) {
-  ParallelConfig parallel{.tp_rank = options.tp_rank,
-                          .tp_size = options.tp_size,
-                          .pp_rank = options.pp_rank,
-                          .pp_size = options.pp_size,
-                          .pp_layer_partition = options.pp_layers};
-  if (options.expert_parallel) parallel.SpreadExperts(options.expert_placement);
-  return parallel;
-}
-
 // Calls that one thread runs, in order.
 struct CallQueue : BoundedQueue<std::function<void()>> {
   CallQueue() : BoundedQueue(1024) {}
@@ -71,8 +62,9 @@ class RankProcess {
   RankProcess(const RankOptions& options, const std::optional<RankOnDevice>& on_device, JsonStream& stream)
       : options_(options),
         stream_(stream),
-        weights_(on_device ? on_device->open_memory() : std::make_unique<MemoryFile>(UniqueFd(options.weights_fd))),
-        staging_(UniqueFd(options.staging_fd)),
+        memory_(on_device ? on_device->open_memory() : std::make_unique<MemoryFile>(UniqueFd(options.weights_fd)),
+                on_device ? on_device->open_memory() : nullptr, UniqueFd(options.staging_fd),
+                FailPoints::FromEnvironment("rank" + std::to_string(ParallelOf(options).engine_rank()))),
         files_(ModelFiles::FromDescriptor(
             options.model_files_fd,
             {.model = options.model, .draft = options.draft, .weight_rules = options.weight_rules})),
@@ -81,16 +73,17 @@ class RankProcess {
     std::unique_ptr<Module> model = BuildModel();
     const QuantizationConfig quantization{options.recipe, options.power_of_two_scales, options.requantize};
     const LayerRecipes recipes(options.recipe, {.power_of_two_scales = options.power_of_two_scales});
-    const ReceiverOptions receiver = ReceiverOptionsOf(!on_device);
+    const ReceiverOptions receiver = ReceiverOptionsHere(!on_device);
     if (options.adapter_slots > 0) {
-      adapters_.emplace(options_, parallel_, [this] { return BuildModel(); }, *weights_, receiver);
+      adapters_.emplace(options_, parallel_, [this] { return BuildModel(); }, memory_.weights(), receiver);
     }
     if (on_device) {
-      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, *weights_, on_device->make, slots());
+      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, memory_.weights(),
+                                         on_device->make(*memory_.caches()), slots());
     } else {
       MeetPeers();
-      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, *weights_, Peers{*collective_, stage_link_.get()},
-                                         slots());
+      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, memory_.weights(),
+                                         Peers{*collective_, stage_link_.get()}, slots());
     }
     receiver_ = std::make_unique<Receiver>(std::move(model), parallel_, quantization, engine_->Capture(), receiver);
     if (adapters_) adapters_->SetServed(receiver_->captured());
@@ -112,16 +105,9 @@ class RankProcess {
   }
 
  private:
-  ReceiverOptions ReceiverOptionsOf(bool on_host) {
-    ReceiverOptions receiver;
-    receiver.engine = options_.engine;
-    receiver.channel = options_.channel;
-    receiver.relay = options_.relay;
-    receiver.relay_remote = options_.allow_remote;
-    receiver.chunk_bytes = options_.chunk_bytes;
-    receiver.buffer_limit = options_.buffer_limit;
-    receiver.commit = options_.commit;
-    if (on_host) receiver.staging_memory = &staging_;
+  ReceiverOptions ReceiverOptionsHere(bool on_host) {
+    ReceiverOptions receiver = ReceiverOptionsOf(options_);
+    if (on_host) receiver.staging_memory = &memory_.staging();
     receiver.on_progress = [this](const ReloadProgress& made) {
       Json progress = ProgressToJson(made);
       progress["attempt"] = receiver_->attempt();
@@ -153,7 +139,9 @@ class RankProcess {
         {"drop", &RankProcess::Drop},
         {"prepare", &RankProcess::Alone<&RankProcess::Prepare>},
         {"commit", &RankProcess::Alone<&RankProcess::Commit>},
-        {"roll_back", &RankProcess::Alone<&RankProcess::RollBack>}};
+        {"roll_back", &RankProcess::Alone<&RankProcess::RollBack>},
+        {"sleep", &RankProcess::Alone<&RankProcess::Sleep>},
+        {"wake_up", &RankProcess::Alone<&RankProcess::WakeUp>}};
     const std::map<std::string, Json (RankProcess::*)(const Json&)> staging = {
         {"stage", &RankProcess::Alone<&RankProcess::Stage>},
         {"abort", &RankProcess::Alone<&RankProcess::Abort>},
@@ -286,6 +274,29 @@ class RankProcess {
     return {{"whole", receiver_->RollBack()}};
   }
 
+  // Params: {"tags", "level"}. Whoever asks has seen to it that no pass and no reload is under way.
+  Json Sleep(const Json& params) {
+    const Json& tags = params["tags"];
+    const auto level = params["level"].get<SleepLevel>();
+    if (HasTag(tags, "kv_cache")) engine_->DropAll();
+    if (HasTag(tags, "weights")) {
+      const auto writing = lender_->Write();
+      if (level == SleepLevel::kDiscard) {
+        receiver_->LoseServed();
+      } else {
+        receiver_->ReleaseMemory();
+      }
+    }
+    Json given_back = memory_.Sleep(tags, level);
+    GiveFreedMemoryBack();
+    return given_back;
+  }
+
+  Json WakeUp(const Json& params) {
+    memory_.Wake(params["tags"]);
+    return Json::object();
+  }
+
   Json Lend(const Json& params) {
     return {{"endpoint", lender_->Lend(VersionFromJson(params["version"]),
                                        {params["bind"].get<std::string>(), params["allow_remote"].get<bool>()})}};
@@ -349,8 +360,7 @@ class RankProcess {
 
   const RankOptions options_;
   JsonStream& stream_;  // connected to the parent
-  std::unique_ptr<MemoryResource> weights_;
-  MemoryFile staging_;
+  RankMemory memory_;
   const ModelFiles files_;
   const ParallelConfig parallel_;
   std::optional<CollectiveSegment> segment_;

@@ -24,7 +24,7 @@ class CudaDriver final : public IpcDriver {
   bool opens_its_own() const override { return false; }
 
   std::unique_ptr<OwnSegment> MakeSegment(std::size_t bytes) override {
-    if (const Vmm* const vmm = OpenVmm()) {
+    if (const VmmSegments* const vmm = OpenVmm()) {
       try {
         const OnCudaDevice scope(device_);
         return vmm->MakeSegment(bytes);
@@ -45,7 +45,7 @@ class CudaDriver final : public IpcDriver {
 
   std::unique_ptr<const MappedSegment> Map(SegmentKey key, std::size_t bytes) override {
     if (!key.descriptor) return MapLegacySegment(device_, key.handle, bytes);
-    const Vmm* const vmm = OpenVmm();
+    const VmmSegments* const vmm = OpenVmm();
     if (vmm == nullptr) {
       throw Error(ErrorCode::kUnsupported,
                   "the publisher's memory is VMM's, which is not to be had here: " + WhyNoVmm());
@@ -59,12 +59,12 @@ class CudaDriver final : public IpcDriver {
 
  private:
   // Null if VMM cannot be used here (WhyNoVmm).
-  const Vmm* OpenVmm() {
+  const VmmSegments* OpenVmm() {
     const std::lock_guard lock(mutex_);
     if (!vmm_ && why_no_vmm_.empty()) {
       try {
         const OnCudaDevice scope(device_);  // makes the runtime initialize the driver
-        vmm_.emplace(LoadVmm("libcuda.so.1"), device_);
+        vmm_.emplace(LoadVmm(), device_);
       } catch (const Error& error) {
         why_no_vmm_ = error.what();
       }
@@ -83,8 +83,8 @@ class CudaDriver final : public IpcDriver {
 
   const int device_;
   mutable std::mutex mutex_;
-  std::optional<Vmm> vmm_;  // guarded by mutex_; stays for good once it is made
-  std::string why_no_vmm_;  // guarded by mutex_
+  std::optional<VmmSegments> vmm_;  // guarded by mutex_; stays for good once it is made
+  std::string why_no_vmm_;          // guarded by mutex_
 };
 
 }  // namespace

@@ -1,10 +1,8 @@
 #include "src/transport/cuda_ipc/segments/vmm_segments.h"
 
 #include <cstdint>
-#include <string>
 #include <utility>
 
-#include "src/base/log.h"
 #include "src/base/rounding.h"
 
 namespace layercast::cuda_ipc_channel {
@@ -28,8 +26,9 @@ class VmmMapping {
       vmm_.Expect(result, "cuMemMap", of_another_size ? ErrorCode::kCorrupt : refused);
       mapped_ = true;
       // Drivers that do not know read-only access refuse it; then the mapping is writable.
-      if (writes || SetAccess(CU_MEM_ACCESS_FLAGS_PROT_READ) != CUDA_SUCCESS) {
-        vmm_.Expect(SetAccess(CU_MEM_ACCESS_FLAGS_PROT_READWRITE), "cuMemSetAccess", ErrorCode::kUnsupported);
+      if (writes || vmm_.SetAccess(base_, size_, CU_MEM_ACCESS_FLAGS_PROT_READ) != CUDA_SUCCESS) {
+        vmm_.Expect(vmm_.SetAccess(base_, size_, CU_MEM_ACCESS_FLAGS_PROT_READWRITE), "cuMemSetAccess",
+                    ErrorCode::kUnsupported);
       }
     } catch (...) {
       End();
@@ -50,10 +49,6 @@ class VmmMapping {
   }
 
  private:
-  CUresult SetAccess(CUmemAccess_flags flags) const {
-    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, vmm_.device()}, flags};
-    return vmm_.functions().set_access(base_, size_, &access, 1);
-  }
   void End() noexcept {
     if (mapped_) vmm_.Log(vmm_.functions().unmap(base_, size_), "cuMemUnmap");
     if (base_ != 0) vmm_.Log(vmm_.functions().free_address(base_, size_), "cuMemAddressFree");
@@ -93,65 +88,28 @@ class MappedVmmSegment final : public MappedSegment {
 
 }  // namespace
 
-Vmm::Vmm(const VmmFunctions& functions, int device) : functions_(functions), device_(device) {
-  ExpectAttribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "virtual memory management");
-  ExpectAttribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, "memory by file descriptor");
+VmmSegments::VmmSegments(const VmmFunctions& functions, int device) : vmm_(functions, device) {
+  vmm_.ExpectAttribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, "memory by file descriptor");
 }
 
-std::unique_ptr<OwnSegment> Vmm::MakeSegment(std::size_t bytes) const {
-  const std::size_t size = RoundUp(bytes, Granularity());
-  const CUmemAllocationProp properties = Properties();
+std::unique_ptr<OwnSegment> VmmSegments::MakeSegment(std::size_t bytes) const {
+  const CUmemAllocationProp properties = vmm_.Properties(kAsDescriptor);
+  const std::size_t size = RoundUp(bytes, vmm_.Granularity(properties));
   CUmemGenericAllocationHandle allocation = 0;
-  Expect(functions_.create(&allocation, size, &properties, 0), "cuMemCreate", ErrorCode::kUnsupported);
-  auto segment = std::make_unique<VmmSegment>(*this, allocation, size);
+  vmm_.Expect(vmm_.functions().create(&allocation, size, &properties, 0), "cuMemCreate", ErrorCode::kUnsupported);
+  auto segment = std::make_unique<VmmSegment>(vmm_, allocation, size);
   static_cast<void>(segment->Export());  // a container may forbid it
   return segment;
 }
 
-std::unique_ptr<const MappedSegment> Vmm::Map(UniqueFd descriptor, std::size_t bytes) const {
+std::unique_ptr<const MappedSegment> VmmSegments::Map(UniqueFd descriptor, std::size_t bytes) const {
   CUmemGenericAllocationHandle allocation = 0;
   void* const as_pointer = reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor.get()));
   // kUnsupported: the memory may be of a GPU that this process does not see, say. Then the publisher has done nothing
   // wrong, and another channel will do.
-  Expect(functions_.import_handle(&allocation, as_pointer, kAsDescriptor), "cuMemImportFromShareableHandle",
-         ErrorCode::kUnsupported);
-  return std::make_unique<MappedVmmSegment>(*this, allocation, bytes);
-}
-
-void Vmm::Expect(CUresult result, const char* call, ErrorCode code) const {
-  if (result == CUDA_SUCCESS) return;
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) code = ErrorCode::kResourceExhausted;
-  if (result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NOT_PERMITTED) code = ErrorCode::kUnsupported;
-  const char* words = nullptr;
-  static_cast<void>(functions_.get_error_string(result, &words));
-  throw Error(code, "CUDA device " + std::to_string(device_) + ": " + call + ": " +
-                        (words != nullptr ? words : "error " + std::to_string(result)));
-}
-
-void Vmm::Log(CUresult result, const char* call) const noexcept {
-  if (result != CUDA_SUCCESS) log::error("CUDA device {}: {}: error {}", device_, call, static_cast<int>(result));
-}
-
-void Vmm::ExpectAttribute(CUdevice_attribute attribute, const char* what) const {
-  int has = 0;
-  Expect(functions_.device_get_attribute(&has, attribute, device_), "cuDeviceGetAttribute");
-  if (has == 0) throw Error(ErrorCode::kUnsupported, "the device has no " + std::string(what));
-}
-
-CUmemAllocationProp Vmm::Properties() const {
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.requestedHandleTypes = kAsDescriptor;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device_};
-  return properties;
-}
-
-std::size_t Vmm::Granularity() const {
-  const CUmemAllocationProp wanted = Properties();
-  std::size_t bytes = 0;
-  Expect(functions_.granularity(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM), "cuMemGetAllocationGranularity",
-         ErrorCode::kUnsupported);
-  return bytes;
+  vmm_.Expect(vmm_.functions().import_handle(&allocation, as_pointer, kAsDescriptor), "cuMemImportFromShareableHandle",
+              ErrorCode::kUnsupported);
+  return std::make_unique<MappedVmmSegment>(vmm_, allocation, bytes);
 }
 
 }  // namespace layercast::cuda_ipc_channel

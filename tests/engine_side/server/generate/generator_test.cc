@@ -120,7 +120,7 @@ TEST_F(GatedGeneratorTest, ACommitWhoseSequencesDoNotEndIsGivenUpAtItsDeadline) 
         };
         generator_->Commit(PauseMode::kWait, run, Deadline::After(std::chrono::milliseconds(20)));
       },
-      ThrowsMessage<Error>(HasSubstr("did not finish before the deadline of the commit")));
+      ThrowsMessage<Error>(HasSubstr("did not finish before the deadline")));
   gate_->Allow();
   EXPECT_EQ(Get(answer).finish, "length");
   Commit(2);

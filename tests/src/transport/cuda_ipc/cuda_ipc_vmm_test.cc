@@ -1,5 +1,5 @@
 // Segments of the driver's VMM, where it refuses, is too old or is missing.
-#include "src/transport/cuda_ipc/segments/vmm.h"
+#include "src/device/cuda/vmm.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ VmmFunctions ADriver() {
 }
 
 std::string WhyNotMapped(const VmmFunctions& driver, ErrorCode code) {
-  const Vmm vmm(driver, 0);
+  const VmmSegments vmm(driver, 0);
   return ErrorOf([&] { static_cast<void>(vmm.Map(UniqueFd(), 8192)); }, code);
 }
 
@@ -83,7 +83,7 @@ TEST(CudaIpcVmm, WhatCannotBeImportedIsUnsupportedAndOfAnotherSizeCorrupt) {
 // The publisher then goes on with legacy handles.
 TEST(CudaIpcVmm, AnOwnSegmentThatCannotBeMadeIsUnsupportedUnlessMemoryHasRunOut) {
   const auto why_not_made = [](const VmmFunctions& driver, ErrorCode code) {
-    const Vmm vmm(driver, 0);
+    const VmmSegments vmm(driver, 0);
     return ErrorOf([&] { static_cast<void>(vmm.MakeSegment(8192)); }, code);
   };
   EXPECT_EQ(why_not_made(ADriver(), ErrorCode::kInternal), "no error");

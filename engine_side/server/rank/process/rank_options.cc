@@ -1,0 +1,27 @@
+#include "engine_side/server/rank/process/rank_options.h"
+
+namespace layercast {
+
+ParallelConfig ParallelOf(const RankOptions& options) {
+  ParallelConfig parallel{.tp_rank = options.tp_rank,
+                          .tp_size = options.tp_size,
+                          .pp_rank = options.pp_rank,
+                          .pp_size = options.pp_size,
+                          .pp_layer_partition = options.pp_layers};
+  if (options.expert_parallel) parallel.SpreadExperts(options.expert_placement);
+  return parallel;
+}
+
+ReceiverOptions ReceiverOptionsOf(const RankOptions& options) {
+  ReceiverOptions receiver;
+  receiver.engine = options.engine;
+  receiver.channel = options.channel;
+  receiver.relay = options.relay;
+  receiver.relay_remote = options.allow_remote;
+  receiver.chunk_bytes = options.chunk_bytes;
+  receiver.buffer_limit = options.buffer_limit;
+  receiver.commit = options.commit;
+  return receiver;
+}
+
+}  // namespace layercast
