@@ -8,7 +8,7 @@
 #include "src/base/random_id.h"
 #include "src/base/stop_check.h"
 #include "src/net/zmq/endpoint.h"
-#include "src/net/zmq/message_order.h"
+#include "src/net/message_order.h"
 #include "src/net/zmq/poll_sockets.h"
 #include "src/net/zmq/zmq_context.h"
 #include "src/session/link/answer_limits.h"

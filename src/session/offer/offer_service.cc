@@ -18,7 +18,7 @@
 #include "src/net/zmq/connection_limits.h"
 #include "src/net/zmq/endpoint.h"
 #include "src/net/zmq/listening.h"
-#include "src/net/zmq/message_order.h"
+#include "src/net/message_order.h"
 #include "src/net/zmq/peer_ledger.h"
 #include "src/net/zmq/poll_sockets.h"
 #include "src/net/zmq/take_turn.h"

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/net/message_order.h"
 
 namespace layercast::ucx_channel {
 
@@ -120,6 +121,7 @@ void UcxFetchingEnd::Heard() {
 
 void UcxFetchingEnd::CompleteIfWhole(Chunk& chunk) {
   if (!chunk.pieces.whole() || chunk.landing != 0) return;
+  MessageHasCome();
   requests_.Complete(chunk);
 }
 

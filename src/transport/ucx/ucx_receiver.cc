@@ -5,6 +5,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/net/message_order.h"
 #include "src/transport/ucx/wire/settings.h"
 
 namespace layercast::ucx_channel {
@@ -165,6 +166,7 @@ void Receiver::Send(std::unique_ptr<Piece> piece, std::span<const std::byte> dat
   piece->sent = Deadline::Clock::now();
   window_.Sent(piece->windowed);
   const Piece& sent = *under_way_.emplace_back(std::move(piece));
+  const BytesLeave leaving(data);
   const ucs_status_ptr_t request = ucp_am_send_nbx(link_->endpoint(), kActiveMessage, sent.header.data(),
                                                    sent.header.size(), data.data(), data.size(), &params);
   if (UCS_PTR_IS_PTR(request)) return link_->Began();

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/net/zmq/message_order.h"
+#include "src/net/message_order.h"
 #include "src/net/zmq/poll_sockets.h"
 #include "src/net/zmq/zmq_context.h"
 #include "src/transport/zmq/peer.h"
@@ -71,6 +71,7 @@ void ZmqFetchingEnd::Send(const std::vector<std::byte>& message) {
 bool ZmqFetchingEnd::Receive() {
   zmq::message_t message;
   while (!requests_.has_done() && socket_.recv(message, zmq::recv_flags::dontwait)) {
+    MessageHasCome();
     liveness_.Heard();
     monitor_.EndMessage();
     if (message.more()) throw Error(ErrorCode::kCorrupt, "a message of several frames");

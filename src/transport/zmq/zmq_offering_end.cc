@@ -5,7 +5,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
-#include "src/net/zmq/message_order.h"
+#include "src/net/message_order.h"
 #include "src/net/zmq/poll_sockets.h"
 #include "src/transport/zmq/sockets.h"
 
@@ -146,6 +146,7 @@ Service::Sent Service::Send(const std::string& routing_id, zmq::message_t& messa
 }
 
 Service::Sent Service::SendFrame(zmq::message_t& frame, bool more) {
+  MessageLeaves();
   try {
     const auto flags = more ? zmq::send_flags::dontwait | zmq::send_flags::sndmore : zmq::send_flags::dontwait;
     return socket_.send(frame, flags) ? Sent::kTaken : Sent::kNotTaken;
