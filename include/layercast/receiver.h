@@ -47,7 +47,8 @@ class LAYERCAST_PUBLIC Receiver {
 
   // Stage, Commit and VerifyServed in one call: all that an engine of one rank needs. Throws Error; what is served then
   // depends on the commit policy. Under kStaged, a failure before the commit leaves the old version untouched.
-  ReloadReport ReloadWeights(ReloadSource source);
+  // `attempt` is as in Stage.
+  ReloadReport ReloadWeights(ReloadSource source, std::uint64_t attempt = 0);
 
   // Stage and Commit are the two phases of a reload, for engines of several ranks: stage on all ranks, then commit on
   // all between two forward steps.

@@ -1,6 +1,7 @@
 #include "layercast/adapters/adapter_receiver.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <filesystem>
 #include <mutex>
@@ -19,13 +20,19 @@
 #include "src/base/digest/digest.h"
 #include "src/base/failpoint.h"
 #include "src/base/utf8.h"
+#include "src/base/threads/worker_pool.h"
 #include "src/session/choose/channel_chooser.h"
+#include "src/session/fetch/fetch.h"
+#include "src/session/relay/relay.h"
+#include "src/transport/all/transports.h"
 
 namespace layercast {
 namespace {
 
-// A name's versions come into two slots by turns. Each filler has threads and channels of its own.
+// A name's versions come into two slots by turns. Each filler has threads of its own.
 constexpr std::size_t kFillers = 2;
+using Clock = std::chrono::steady_clock;
+
 constexpr const char* kText = "adapter.config";  // the parameter that takes the adapter's configuration
 
 AdapterPart PartOf(const AdapterTerm& term, const AdapterOptions& options) {
@@ -62,6 +69,16 @@ std::vector<CapturedBuffer> Checked(std::vector<CapturedBuffer> slot, std::span<
   return slot;
 }
 
+// The device of the slots' memory, if it is one's.
+std::optional<int> DeviceOf(std::span<const std::vector<CapturedBuffer>> slots) {
+  for (const std::vector<CapturedBuffer>& slot : slots) {
+    for (const CapturedBuffer& buffer : slot) {
+      if (buffer.device.kind != Device::Kind::kHost) return buffer.device.index;
+    }
+  }
+  return std::nullopt;
+}
+
 std::span<const std::byte> BytesOf(std::span<const AdapterNumbers> numbers) { return std::as_bytes(numbers); }
 
 }  // namespace
@@ -74,7 +91,9 @@ class AdapterReceiver::Impl {
         parallel_(parallel),
         options_(options),
         receiver_options_(receiver),
-        failpoints_(FailPoints::FromEnvironment("rank" + std::to_string(parallel.engine_rank()))) {
+        channels_(AllTransports(DeviceOf(slots))),
+        failpoints_(FailPoints::FromEnvironment(RankName("rank"))),
+        relay_failpoints_(FailPoints::FromEnvironment(RankName("relay"))) {
     if (base_ == nullptr) throw Error(ErrorCode::kInvalidArgument, "an adapter receiver: expected a tree, got none");
     CheckFactors(options.max_rank, options.dtype);
     terms_ = AdapterTermsOf(*base_, options.modules);
@@ -82,8 +101,9 @@ class AdapterReceiver::Impl {
       slots_.push_back(Checked(std::move(slot), terms_, options_, slots_.size()));
     }
     receiver_options_.engine += "/adapters";  // whose attempts are counted apart from those of the base
-    receiver_options_.relay.clear();
+    receiver_options_.relay.clear();          // sessions are opened here, and know their slot's relay
     receiver_options_.staging_memory = nullptr;
+    if (!receiver.relay.empty()) OpenRelays(receiver);
   }
 
   LoadedAdapter Load(std::size_t slot, const AdapterSource& source, std::uint64_t attempt) {
@@ -93,12 +113,17 @@ class AdapterReceiver::Impl {
                     "adapter slot " + std::to_string(slot) + ": expected one of " + std::to_string(slots_.size()));
       }
       attempt_ = attempt != 0 ? attempt : attempt_ + 1;
+      if (!relays_.empty()) relays_[slot]->Clear({ErrorCode::kNotFound, "this slot takes another adapter now"});
       const std::stop_token stop = stop_.Begin(attempt_);
-      const OfferedAdapter offered = FindAdapter(source, {parallel_, receiver_options_, attempt_, stop, channels_});
+      const auto begin = Clock::now();
+      OfferedAdapter offered = FindAdapter(source, Asking(slot, stop));
+      const std::chrono::duration<double, std::milli> found_in = Clock::now() - begin;
       AdapterPlacing placing =
           PlaceAdapter(*base_, {terms_, options_.max_rank, options_.dtype},
                        {offered.tensors, offered.own, offered.of_adapter, offered.config, offered.adapter});
-      return Fill(slot, source, offered, placing, stop);
+      LoadedAdapter loaded = Fill(slot, source, offered, placing, stop);
+      if (!source.publishers.empty()) loaded.report.stage_ms["connect"] = found_in.count();
+      return loaded;
     });
   }
 
@@ -111,8 +136,10 @@ class AdapterReceiver::Impl {
   }
 
  private:
+  std::string RankName(const char* role) const { return role + std::to_string(parallel_.engine_rank()); }
+
   // What fills a slot with adapters of one form. A slot mostly gets one version after another of the same form, and
-  // then the receiver keeps its plan, its channels and what it knows of them.
+  // then the receiver keeps its plan.
   struct Filler {
     std::size_t slot;
     Recording recording;
@@ -123,14 +150,43 @@ class AdapterReceiver::Impl {
     std::unique_ptr<Receiver> receiver{};
   };
 
-  LoadedAdapter Fill(std::size_t slot, const AdapterSource& source, const OfferedAdapter& offered,
-                     AdapterPlacing& placing, const std::stop_token& stop) {
+  // One relay for each slot, so that a version is served on until its slot gets another one.
+  void OpenRelays(const ReceiverOptions& receiver) {
+    relay_pool_.emplace(1);  // little is asked of it: digests are the publisher's
+    const RelayOptions options{
+        .endpoint = receiver.relay, .allow_remote = receiver.relay_remote, .peer_timeout = receiver.peer_timeout};
+    while (relays_.size() < slots_.size()) {
+      relays_.push_back(relays_.empty() ? std::make_unique<Relay>(options, *relay_pool_, relay_failpoints_)
+                                        : relays_.front()->Beside());
+    }
+  }
+
+  // For a session by which first is looked at what there is, and then a slot is filled.
+  AskingRank Asking(std::size_t slot, const std::stop_token& stop) {
+    // Each load arms them anew.
+    session_failpoints_.reset(new FailPoints(FailPoints::FromEnvironment(RankName("rank"))));
+    FetchOptions options;
+    options.channels = &channels_;
+    options.layouts = &layouts_;
+    options.channel = receiver_options_.channel;
+    options.relay = relays_.empty() ? nullptr : relays_[slot].get();
+    options.peer_timeout = receiver_options_.peer_timeout;
+    options.stop = stop;
+    return {.self = {.engine = receiver_options_.engine,
+                     .attempt = attempt_,
+                     .rank = parallel_.engine_rank(),
+                     .ranks = parallel_.engine_size()},
+            .options = options,
+            .failpoints = *session_failpoints_,
+            .deadline = Deadline::After(receiver_options_.timeout)};
+  }
+
+  LoadedAdapter Fill(std::size_t slot, const AdapterSource& source, OfferedAdapter& offered, AdapterPlacing& placing,
+                     const std::stop_token& stop) {
     std::unique_ptr<Filler> filler = FillerOf(slot, offered, placing);
     const Filling filling(*this, *filler->receiver, stop);
-    filler->receiver->Stage(BytesOf(offered, source), attempt_);
     failpoints_.Hit("adapter.fill");
-    filler->receiver->Commit();
-    filler->receiver->VerifyServed();
+    filler->receiver->ReloadWeights(BytesOf(offered, source), attempt_);
     if (filler->copies) filler->copies->Check();
     if (filler->text != offered.config_text) {
       throw Error(ErrorCode::kCorrupt, "adapter " + Quote(offered.name) +
@@ -261,9 +317,14 @@ class AdapterReceiver::Impl {
   std::vector<AdapterTerm> terms_;
   std::optional<CapturedBuffers> served_;           // the base's
   std::vector<std::vector<CapturedBuffer>> slots_;  // each sorted by name
-  std::deque<std::unique_ptr<Filler>> fillers_;     // of the slots that were filled last, each of its own
-  std::optional<ChannelChooser> channels_;          // to look at publishers
+  ChannelChooser channels_;
+  LayoutsByPublisher layouts_;
   FailPoints failpoints_;
+  std::unique_ptr<FailPoints> session_failpoints_;
+  FailPoints relay_failpoints_;
+  std::optional<WorkerPool> relay_pool_;
+  std::vector<std::unique_ptr<Relay>> relays_;   // by slot; empty: this rank does not relay
+  std::deque<std::unique_ptr<Filler>> fillers_;  // of the slots that were filled last, each of its own
   OneAtATime calls_;
   AttemptStop stop_;
   std::uint64_t attempt_ = 0;

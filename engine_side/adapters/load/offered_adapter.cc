@@ -5,13 +5,12 @@
 #include <utility>
 
 #include "engine_side/plan/merged_version.h"
+#include "engine_side/reload/sources/open_publishers.h"
 #include "layercast/error.h"
 #include "src/adapter/adapter_text.h"
 #include "src/adapter/tied_factors.h"
-#include "src/base/failpoint.h"
 #include "src/base/utf8.h"
 #include "src/session/choose/channel_chooser.h"
-#include "src/session/fetch/fetch.h"
 #include "src/tensor/adapter_tensor_name.h"
 
 namespace layercast {
@@ -57,25 +56,9 @@ const std::pair<const std::string, std::string>& Meant(const std::map<std::strin
           known);
 }
 
-// Looks at a version of which nothing is to come, by any channel.
-std::unique_ptr<FetchSession> Look(const AdapterSource& source, const ReceiverIdentity& self, FetchOptions options,
-                                   ChannelChooser& channels, Deadline deadline) {
-  options.channels = &channels;
-  options.measure = false;
-  FailPoints none;
-  return FetchSession::Open(source.publishers, self, source.lineage, source.step, options, none, deadline);
-}
-
 OfferedAdapter AtPublishers(const AdapterSource& source, const AskingRank& asking) {
-  if (!asking.channels) asking.channels.emplace();
-  FetchOptions options;
-  options.channel = asking.options.channel;
-  options.peer_timeout = asking.options.peer_timeout;
-  options.stop = asking.stop;
-  // A receiver by itself: the ranks that are to take a stream together must not lose one that only looked.
-  const ReceiverIdentity self{asking.options.engine + "/look/" + std::to_string(asking.parallel.engine_rank()),
-                              asking.attempt};
-  const auto session = Look(source, self, options, *asking.channels, Deadline::After(asking.options.timeout));
+  auto session = FetchSession::Open(source.publishers, asking.self, source.lineage, source.step, asking.options,
+                                    asking.failpoints, asking.deadline);
   const Manifest manifest = Merge(session->manifests(), session->endpoints()).manifest;
   const Version& version = session->manifests().front().version();
   const auto texts = AdapterTexts(session->configs().front());
@@ -110,6 +93,7 @@ OfferedAdapter AtPublishers(const AdapterSource& source, const AskingRank& askin
       static_cast<std::uint64_t>(std::ranges::count_if(offered.adapter.modules, [&](const AdapterModule& module) {
         return manifest.entry(offered.of_adapter[module.b]).amax == 0;
       }));
+  offered.session = std::move(session);
   return offered;
 }
 
@@ -126,15 +110,22 @@ OfferedAdapter FindAdapter(const AdapterSource& source, const AskingRank& asking
 std::vector<std::string> AdaptersOf(const std::vector<std::string>& publishers, const Version& version,
                                     Deadline deadline) {
   ChannelChooser channels;
-  const AdapterSource source{.publishers = publishers, .lineage = version.lineage, .step = version.step};
-  const auto session = Look(source, {"a list of adapters"}, {}, channels, deadline);
+  FetchOptions options;  // by any channel, since nothing is to come
+  options.channels = &channels;
+  options.measure = false;
+  FailPoints none;
+  const auto session =
+      FetchSession::Open(publishers, {"a list of adapters"}, version.lineage, version.step, options, none, deadline);
   std::vector<std::string> names;
   for (const auto& [name, text] : AdapterTexts(session->configs().front())) names.push_back(name);
   return names;
 }
 
-ReloadSource BytesOf(const OfferedAdapter& offered, const AdapterSource& source) {
-  if (offered.folder == nullptr) return FromPublishers(source.publishers, offered.lineage, offered.step);
+ReloadSource BytesOf(OfferedAdapter& offered, const AdapterSource& source) {
+  if (offered.folder == nullptr) {
+    return FromOpenPublishers({.endpoints = source.publishers, .lineage = offered.lineage, .step = offered.step},
+                              std::move(offered.session));
+  }
   return FromIterator(
       MakeWeightsIterator([folder = offered.folder, next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
         if (next == folder->specs().size()) return std::nullopt;

@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -16,11 +14,12 @@
 #include "src/adapter/adapter_folder.h"
 #include "src/adapter/adapter_tensors.h"
 #include "src/base/deadline.h"
-#include "src/session/choose/channel_chooser.h"
+#include "src/base/failpoint.h"
+#include "src/session/fetch/fetch.h"
 
 namespace layercast {
 
-// Value.
+// Resource: at publishers, it is an open session with them.
 struct OfferedAdapter {
   std::string name;               // in its version; empty: from a folder
   std::optional<Version> base{};  // that it was trained on, if it says so
@@ -37,25 +36,25 @@ struct OfferedAdapter {
   bool is_stream = false;
   std::shared_ptr<const AdapterFolder>
       folder{};  // where it lies; null: at publishers. Walks of it are the other owners
+  std::unique_ptr<FetchSession> session{};  // by which its bytes come; null: from a folder
 };
 
-// Who asks, and how long it may take. Value.
+// Who asks, and how. Value; borrows what its options do.
 struct AskingRank {
-  const ParallelConfig& parallel;
-  const ReceiverOptions& options;
-  std::uint64_t attempt;
-  std::stop_token stop;
-  std::optional<ChannelChooser>& channels;  // made when publishers are first asked, and kept for the next time
+  ReceiverIdentity self;
+  FetchOptions options;
+  FailPoints& failpoints;  // outlive the session
+  Deadline deadline;
 };
 
-// Finds out what the source offers, and checks all that can be checked without the model. Throws kNotFound, naming
-// those that there are, if the version has no such adapter, and what AdapterFolder, FetchSession::Open and
-// ReadAdapterTensors throw.
+// Finds out what the source offers, and checks all that can be checked without the model. The session with publishers
+// stays open. Throws kNotFound, naming those that there are, if the version has no such adapter, and what
+// AdapterFolder, FetchSession::Open and ReadAdapterTensors throw.
 OfferedAdapter FindAdapter(const AdapterSource& source, const AskingRank& asking);
 // The names of the adapters that publishers have in a version.
 std::vector<std::string> AdaptersOf(const std::vector<std::string>& publishers, const Version& version,
                                     Deadline deadline);
-// Where its bytes come from.
-ReloadSource BytesOf(const OfferedAdapter& offered, const AdapterSource& source);
+// Where its bytes come from. Takes the session, if there is one.
+ReloadSource BytesOf(OfferedAdapter& offered, const AdapterSource& source);
 
 }  // namespace layercast

@@ -327,9 +327,9 @@ Receiver::~Receiver() {
   }
 }
 
-ReloadReport Receiver::ReloadWeights(ReloadSource source) {
+ReloadReport Receiver::ReloadWeights(ReloadSource source, std::uint64_t attempt) {
   return impl_->Alone("ReloadWeights", [&] {
-    impl_->Stage(std::move(source), 0);
+    impl_->Stage(std::move(source), attempt);
     impl_->Commit();
     impl_->VerifyServed();
     return impl_->report();

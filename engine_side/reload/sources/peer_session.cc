@@ -38,6 +38,16 @@ MergedVersion PeerSession::Open(PeerRequest request) {
   return merged;
 }
 
+MergedVersion PeerSession::Adopt(PeerRequest request, std::unique_ptr<FetchSession> session) {
+  request_ = std::move(request);
+  deadline_ = Deadline::After(timeout_);
+  session_ = std::move(session);
+  session_->TakeInto(Into());
+  MergedVersion merged = Merged();
+  planned_for_ = PlannedForOf(merged);
+  return merged;
+}
+
 void PeerSession::Reach() {
   if (session_ != nullptr || !request_) return;
   try {
@@ -75,6 +85,10 @@ MergedVersion PeerSession::Connect(const std::string& lineage, std::optional<std
   const StageClock::Scope timing(environment_.report.stage_ms["connect"]);
   session_ =
       FetchSession::Open(request_->endpoints, self, lineage, step, HowToFetch(), environment_.failpoints, deadline_);
+  return Merged();
+}
+
+MergedVersion PeerSession::Merged() {
   DescribeChannel();
   return Merge(session_->manifests(), session_->endpoints());
 }
@@ -107,15 +121,17 @@ std::vector<SourceConfig> PeerSession::configs() const {
   return configs;
 }
 
+FetchMemory PeerSession::Into() {
+  return {.pool = &environment_.pool, .memory = &environment_.memory, .device = environment_.device};
+}
+
 FetchOptions PeerSession::HowToFetch() {
   FetchOptions fetch;
   fetch.channels = &channels_;
   fetch.layouts = &layouts_;
   if (request_->lender) fetch.role = "lender";
   fetch.channel = channel_;
-  fetch.pool = &environment_.pool;
-  fetch.memory = &environment_.memory;
-  fetch.device = environment_.device;
+  fetch.into = Into();
   fetch.relay = relay_ ? &*relay_ : nullptr;
   fetch.peer_timeout = environment_.options.peer_timeout;
   fetch.stop = request_->stop;

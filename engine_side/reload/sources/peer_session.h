@@ -53,6 +53,9 @@ class PeerSession {
 
   // Connects, and returns what the peers offer as one version. Throws what FetchSession::Open and Merge throw.
   MergedVersion Open(PeerRequest request);
+  // Takes over a session that somebody has opened to look at what those peers offer. The request says how to reach it
+  // again.
+  MergedVersion Adopt(PeerRequest request, std::unique_ptr<FetchSession> session);
   // LetGo closes the session with the peers. Reach opens it again, perhaps much later. It throws kFailedPrecondition
   // if they no longer offer what was opened, tensor by tensor, because plan and scales were made for that. Reach may be
   // called again after it threw.
@@ -88,6 +91,8 @@ class PeerSession {
   };
   PlannedFor PlannedForOf(const MergedVersion& merged) const;
   MergedVersion Connect(const std::string& lineage, std::optional<std::uint64_t> step);
+  MergedVersion Merged();
+  FetchMemory Into();
   FetchOptions HowToFetch();
   void DescribeChannel();
   void DescribeFetch();

@@ -2,6 +2,9 @@
 // engine that lends its own. Used by publisher_source.cc and lender_source.cc.
 #pragma once
 
+#include <memory>
+#include <utility>
+
 #include "engine_side/reload/sources/version_source.h"
 
 namespace layercast {
@@ -18,9 +21,18 @@ class PeerSource : public VersionSource {
  protected:
   static MergedVersion Connect(const SourceContext& context, PeerRequest request) {
     context.progress.Enter("connect", context.report.version);
+    return context.peers.Open(Of(context, std::move(request)));
+  }
+  // As Connect does, of a session that is open.
+  static MergedVersion Adopt(const SourceContext& context, PeerRequest request, std::unique_ptr<FetchSession> session) {
+    return context.peers.Adopt(Of(context, std::move(request)), std::move(session));
+  }
+
+ private:
+  static PeerRequest Of(const SourceContext& context, PeerRequest request) {
     request.attempt = context.attempt;
     request.stop = context.stop;
-    return context.peers.Open(std::move(request));
+    return request;
   }
 };
 

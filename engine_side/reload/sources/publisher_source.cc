@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine_side/reload/sources/open_publishers.h"
 #include "engine_side/reload/sources/peer_source.h"
 
 namespace layercast {
@@ -11,12 +12,15 @@ namespace {
 
 class PublisherSource final : public PeerSource {
  public:
-  explicit PublisherSource(PeerRequest request) : request_(std::move(request)) {}
+  // `session`: with those publishers; null: it is still to be opened.
+  explicit PublisherSource(PeerRequest request, std::unique_ptr<FetchSession> session = nullptr)
+      : request_(std::move(request)), session_(std::move(session)) {}
 
   bool is_published() const override { return true; }
 
   Opened Open(const SourceContext& context) override {
-    auto [manifest, parts] = Connect(context, request_);
+    auto [manifest, parts] =
+        session_ == nullptr ? Connect(context, request_) : Adopt(context, request_, std::move(session_));
     const PeerSession& peers = context.peers;
     context.report.version = peers.offered();
     return {.manifest = std::move(manifest),
@@ -30,6 +34,7 @@ class PublisherSource final : public PeerSource {
 
  private:
   const PeerRequest request_;
+  std::unique_ptr<FetchSession> session_;
 };
 
 }  // namespace
@@ -42,6 +47,10 @@ ReloadSource FromPublishers(std::vector<std::string> endpoints, std::string line
                             std::optional<std::uint64_t> step) {
   return ReloadSource(std::make_unique<PublisherSource>(
       PeerRequest{.endpoints = std::move(endpoints), .lineage = std::move(lineage), .step = step}));
+}
+
+ReloadSource FromOpenPublishers(PeerRequest request, std::unique_ptr<FetchSession> session) {
+  return ReloadSource(std::make_unique<PublisherSource>(std::move(request), std::move(session)));
 }
 
 }  // namespace layercast

@@ -10,6 +10,8 @@
 #include "engine_side/server/group/reload_request.h"
 #include "engine_side/server/rank/comparison.h"
 #include "layercast/captured_buffers.h"
+#include "layercast/error.h"
+#include "src/base/utf8.h"
 #include "src/net/zmq/endpoint.h"
 
 namespace layercast {
@@ -17,6 +19,14 @@ namespace {
 
 // Memory of a device ends with its process. Memory of a file is zero while it is new: no slot holds anything.
 bool OutlivesProcess(const MemoryResource& memory) { return memory.device().kind == Device::Kind::kHost; }
+
+// The base's receiver and that of adapters each have an endpoint.
+void CheckRelay(const std::string& endpoint) {
+  if (endpoint.empty() || endpoint.ends_with(":0")) return;
+  throw Error(ErrorCode::kInvalidArgument, "relay endpoint " + Quote(endpoint) +
+                                               ": expected port 0 where there are adapter slots, because the base and "
+                                               "adapters are served on at ports of their own");
+}
 
 AdapterSource SourceOf(const Json& params) {
   AdapterSource source;
@@ -76,7 +86,9 @@ RankAdapters::RankAdapters(std::unique_ptr<Module> model, const EngineOptions& o
     for (std::size_t slot = 0; slot < options.adapter_slots; ++slot) slots_.Clear(slot);
   }
   receiver_options_.on_progress = nullptr;  // which tells of the base
+  CheckRelay(receiver.relay);
   receiver_ = ReceiverInto(slots_, std::move(model));
+  receiver_options_.relay.clear();  // what is loaded to be compared is not served on
 }
 
 std::unique_ptr<AdapterReceiver> RankAdapters::ReceiverInto(const AdapterSlots& slots,

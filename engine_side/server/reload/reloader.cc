@@ -47,6 +47,7 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
                   {"previous", VersionToJson(LastWhole().version)},
                   {"report", nullptr},
                   {"error", nullptr}};
+  Json of_adapters = Json::object();
   RankReload reload(ranks_, attempt_ + 1);
   try {
     const PauseMode mode = PauseModeNamed(params.value("pause_mode", default_pause_mode_));
@@ -55,6 +56,7 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
     Enter("receiving", UnderWay{attempt_ + 1, begin});
     Stage(reload, params, deadline);
     std::vector<FilledAdapter> adapters = FillAdaptersOrDrop(reload, params, deadline);
+    for (const FilledAdapter& each : adapters) of_adapters[each.adapter.name] = each.report;
     Enter("staged");
     const Whole before = LastWhole();
     Commit(reload, std::move(adapters), mode, held, deadline);
@@ -72,6 +74,7 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
   outcome["report"] = reload.report();
   if (reload.report().is_object()) {
     outcome["report"]["total_ms"] = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+    if (!of_adapters.empty()) outcome["report"]["adapters"] = std::move(of_adapters);
   }
 
   const std::lock_guard lock(mutex_);

@@ -81,8 +81,10 @@ struct LoadedAdapter {
 class LAYERCAST_PUBLIC AdapterReceiver {
  public:
   // `base` is this rank's tree of the model. `slots` has the buffers of each slot, under the names, dtypes and shapes
-  // of AdapterParts, at addresses of their own, strided as the engine has them. Throws kInvalidArgument, naming buffer,
-  // expected and got, if they are not those.
+  // of AdapterParts, at addresses of their own, strided as the engine has them. With `receiver.relay` the rank relays
+  // adapters: at that endpoint, which is no other receiver's, it serves what it takes until the slot is filled again.
+  // Throws kInvalidArgument, naming buffer, expected and got, if they are not those, and whatever opening the relay
+  // throws.
   AdapterReceiver(std::unique_ptr<Module> base, const ParallelConfig& parallel, const AdapterOptions& options,
                   std::vector<std::vector<CapturedBuffer>> slots, const ReceiverOptions& receiver = {});
   ~AdapterReceiver();

@@ -30,7 +30,7 @@ void AddNew(std::string& words, const std::string& word) {
 class VersionFetch final : public FetchSession {
  public:
   VersionFetch(ReceiverIdentity self, const FetchOptions& options, FailPoints& failpoints)
-      : self_(std::move(self)), options_(options), failpoints_(failpoints) {}
+      : self_(std::move(self)), options_(options), failpoints_(failpoints), into_(options.into) {}
   ~VersionFetch() override { Close(); }
 
   // If no version is named, the first publisher's newest is asked of the others too.
@@ -68,8 +68,10 @@ class VersionFetch final : public FetchSession {
     return stats;
   }
 
+  void TakeInto(const FetchMemory& into) override { into_ = into; }
   void Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink,
              Deadline deadline) override {
+    host_chunks_.emplace(into_.memory != nullptr ? *into_.memory : host_memory_, into_.pool);
     const SharedSchedule shared(schedule, Numbers());
     const auto requests = RequestsOf(amax_requests, shared);
     const std::vector<Relay::Served> served = ServeOn(shared);
@@ -200,10 +202,10 @@ class VersionFetch final : public FetchSession {
     std::vector<std::unique_ptr<ChunkFetch>> chunks;
     for (std::size_t i = 0; i < publishers_.size(); ++i) {
       const ChunkWindow::Memory memory{.slots = slots_each,
-                                       .places = {host_chunks_, options_.device},
+                                       .places = {*host_chunks_, into_.device},
                                        .kept = served[i].chunks,
                                        .copies_out = served[i].chunks != nullptr,
-                                       .pool = options_.pool};
+                                       .pool = into_.pool};
       chunks.push_back(std::make_unique<ChunkFetch>(*publishers_[i], shared.Of(i), memory, stats_, deadline));
     }
     return chunks;
@@ -267,8 +269,9 @@ class VersionFetch final : public FetchSession {
   const ReceiverIdentity self_;
   const FetchOptions options_;
   FailPoints& failpoints_;
+  FetchMemory into_;
   HostMemory host_memory_;
-  HostChunkMemory host_chunks_{options_.memory != nullptr ? *options_.memory : host_memory_, options_.pool};
+  std::optional<HostChunkMemory> host_chunks_;                 // of the fetch
   std::vector<std::unique_ptr<PublisherSession>> publishers_;  // by rank
   std::vector<Manifest> manifests_;                            // by rank
   FetchStats stats_;                                           // without `publishers`, which their sessions have

@@ -43,6 +43,13 @@ struct ReceiverIdentity {
 // The layout of each publisher's last manifest, by endpoint. The next manifest's is probably the same.
 using LayoutsByPublisher = std::map<std::string, std::shared_ptr<const ManifestLayout>>;
 
+// Where the chunks of a session go, and who works on them. Value; borrows all.
+struct FetchMemory {
+  WorkerPool* pool = nullptr;        // shares copying out of views that a channel hands out; null: one thread does it
+  MemoryResource* memory = nullptr;  // host memory for the slots of a copying channel; null: any
+  ChunkMemory* device = nullptr;     // has the slots of channels that write to a device; outlives the session
+};
+
 struct FetchOptions {
   ChannelChooser* channels = nullptr;     // outlives the session, and is kept for the next one
   LayoutsByPublisher* layouts = nullptr;  // null: not remembered. Outlives the session, and is kept for the next
@@ -52,10 +59,8 @@ struct FetchOptions {
   // How many chunks may be under way at once: the receiver's credits. Its publishers share them, but each gets a few.
   // They keep the wire busy while a layer is being finished.
   std::size_t slots = 16;
-  WorkerPool* pool = nullptr;        // shares copying out of views that a channel hands out; null: one thread does it
-  MemoryResource* memory = nullptr;  // host memory for the slots of a copying channel; null: any
-  ChunkMemory* device = nullptr;     // has the slots of channels that write to a device; outlives the session
-  Relay* relay = nullptr;            // serves on what is taken; null: nothing is relayed. Outlives the session
+  FetchMemory into{};
+  Relay* relay = nullptr;                        // serves on what is taken; null: nothing is relayed. Outlives the session
   std::chrono::milliseconds peer_timeout{5000};  // a publisher that is silent for so long counts as lost
   std::stop_token stop{};                        // once requested, every wait ends in kCancelled soon (Deadline::kLook)
 };
@@ -103,6 +108,9 @@ class FetchSession {
   virtual std::vector<std::string> configs() const = 0;
   virtual PublishMode mode() const = 0;
 
+  // Where Fetch has chunks go, in place of what the options said: who opened the session, to look at what there is, may
+  // have handed it on.
+  virtual void TakeInto(const FetchMemory& into) = 0;
   // Moves the whole schedule into the sink: a snapshot in the schedule's order, a stream in the publisher's. No chunk
   // of a stream's schedule may hold regions of two tensors. Returns when every chunk was delivered once and every
   // digest matched. Throws kCorrupt, naming chunk, tensor, expected and got. Several publishers' parts of a chunk are

@@ -44,35 +44,41 @@ OfferServiceOptions Checked(const RelayOptions& options) {
 
 }  // namespace
 
-Relay::Relay(const RelayOptions& options, WorkerPool& pool, FailPoints& failpoints)
-    : service_(Checked(options), pool, failpoints) {}
+Relay::Point::Point(const RelayOptions& options, WorkerPool& pool, FailPoints& failpoints)
+    : service(Checked(options), pool, failpoints) {}
 
-Relay::~Relay() { service_.Stop(); }  // before the memory that it offers is freed
+Relay::Relay(const RelayOptions& options, WorkerPool& pool, FailPoints& failpoints)
+    : Relay(std::make_shared<Point>(options, pool, failpoints)) {}
+
+Relay::~Relay() { Clear({ErrorCode::kUnavailable, "this relay has ended"}); }
+
+std::unique_ptr<Relay> Relay::Beside() const { return std::unique_ptr<Relay>(new Relay(point_)); }
 
 void Relay::Clear(const Error& why) {
   for (Held& held : served_) {
     held.chunks->End(why);
-    service_.Withdraw(held.version);
-    service_.Expire(held.version);
-    retiring_.push_back(std::move(held));
+    point_->service.Withdraw(held.version);
+    point_->service.Expire(held.version);
+    point_->retiring.push_back(std::move(held));
   }
   served_.clear();
-  FreeReleased();
+  point_->FreeReleased();
 }
 
 Relay::Served Relay::Serve(const Schedule& schedule) {
   Held held;
-  held.chunks = std::make_shared<RelayedChunks>(schedule, service_.arena());
-  held.version = std::make_shared<OfferedVersion>(held.chunks, service_.NextOfferId());
-  service_.Offer(held.version);
+  OfferService& service = point_->service;
+  held.chunks = std::make_shared<RelayedChunks>(schedule, service.arena());
+  held.version = std::make_shared<OfferedVersion>(held.chunks, service.NextOfferId());
+  service.Offer(held.version);
   served_.push_back(held);
-  return {held.chunks.get(), {service_.endpoint(), held.version->offer().id}};
+  return {held.chunks.get(), {service.endpoint(), held.version->offer().id}};
 }
 
-void Relay::FreeReleased() {
-  std::erase_if(retiring_, [&](const Held& held) {
+void Relay::Point::FreeReleased() {
+  std::erase_if(retiring, [&](const Held& held) {
     if (!held.version->WaitReleased(Deadline::After(std::chrono::milliseconds(0)))) return false;
-    service_.Forget(held.version);
+    service.Forget(held.version);
     return true;
   });
 }

@@ -1,11 +1,12 @@
 // The relaying half of a receiver: serves what a session takes to other receivers, while it is taken and until the next
-// session begins. A rank that relays has one. Sessions fill it (FetchOptions::relay), and the publisher sends other
-// receivers to it.
+// session begins. A rank that relays has one for its base, and one for each slot of adapters. Sessions fill it
+// (FetchOptions::relay), and the publisher sends other receivers to it.
 #pragma once
 
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layercast/error.h"
@@ -35,7 +36,10 @@ class Relay {
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  std::string endpoint() const { return service_.endpoint(); }
+  // Another relay at the same endpoint, for other sessions: it keeps what it has when those of this one go on. It is
+  // for the same thread.
+  std::unique_ptr<Relay> Beside() const;
+  std::string endpoint() const { return point_->service.endpoint(); }
 
   // Stops serving what was served until now. Receivers that still take it are refused with `why`, and their sessions
   // end: whoever stays all the same does not keep the chunks.
@@ -53,11 +57,20 @@ class Relay {
     std::shared_ptr<RelayedChunks> chunks;    // the second owner is the version
     std::shared_ptr<OfferedVersion> version;  // the second owner is the service
   };
-  void FreeReleased();
+  struct Point {
+    Point(const RelayOptions& options, WorkerPool& pool, FailPoints& failpoints);
+    ~Point() { service.Stop(); }  // before the memory that it offers is freed
+    Point(const Point&) = delete;
+    Point& operator=(const Point&) = delete;
+    void FreeReleased();
 
-  OfferService service_;
+    OfferService service;
+    std::vector<Held> retiring;  // somebody may still read them
+  };
+  explicit Relay(std::shared_ptr<Point> point) : point_(std::move(point)) {}
+
+  const std::shared_ptr<Point> point_;  // the other owners are the relays beside this one
   std::vector<Held> served_;
-  std::vector<Held> retiring_;  // somebody may still read them
 };
 
 }  // namespace layercast

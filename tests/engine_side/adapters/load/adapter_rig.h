@@ -63,11 +63,12 @@ class AdapterOnDisk {
 // Two slots of one rank, full of NaN, and the receiver that fills them.
 class Rank {
  public:
-  explicit Rank(const std::string& config, const ParallelConfig& parallel = {}, std::vector<std::string> modules = {})
+  explicit Rank(const std::string& config, const ParallelConfig& parallel = {}, std::vector<std::string> modules = {},
+                const ReceiverOptions& receiver = {})
       : slots_(AdapterTermsOf(*TreeOfConfig(config, parallel), modules),
                {.slots = 2, .max_rank = 4, .dtype = DType::kF32}, memory_, memory_),
         receiver_(TreeOfConfig(config, parallel), parallel, {.max_rank = 4, .modules = modules, .dtype = DType::kF32},
-                  {slots_.Buffers(0), slots_.Buffers(1)}) {
+                  {slots_.Buffers(0), slots_.Buffers(1)}, receiver) {
     for (std::size_t slot = 0; slot < 2; ++slot) {
       for (const CapturedBuffer& buffer : slots_.Buffers(slot)) {
         std::span values(reinterpret_cast<float*>(buffer.address), static_cast<std::size_t>(NumElements(buffer.shape)));

@@ -143,7 +143,7 @@ TEST_F(DeviceDigestsTest, OfAllChunksThatHaveComeAreBegunBeforeTheFirstIsAwaited
   ToldChunks device;
   FetchOptions options;
   options.channels = &copying;
-  options.device = &device;
+  options.into.device = &device;
   CollectingSink sink;
   FetchSession::Open(std::vector{service->endpoint()}, {"engine", 1, 0, 1}, "", std::nullopt, options,
                      receiver_failpoints_, Soon())
