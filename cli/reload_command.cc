@@ -178,8 +178,7 @@ class Reload final : public Subcommand {
     app.add_flag("--allow-config-change", request_.allow_config_change,
                  "Take weights whose config.json differs from the engine's in what is computed, and warn");
     DeclareList(app, "--adapters", request_.adapters,
-                "LoRA adapters of the version that are committed with the base; '*': all that it has")
-        ->needs("--publisher");
+                "LoRA adapters of the version, or of the other engine, that are committed with the base; '*': all");
     app.add_flag("--keep-adapters", request_.keep_adapters,
                  "Keep adapters that say that they were trained on another base");
     app.add_option("--channel", request_.channel, "The data channel to use; by default the fastest")
@@ -195,6 +194,9 @@ class Reload final : public Subcommand {
     ExpectBetweenProcesses({request_.channel});
     if (!version_.empty()) request_.version = ParseVersion(version_);
     request_.publisher = WithCommas(publishers_);
+    if (!request_.adapters.empty() && request_.publisher.empty() && request_.engine.empty()) {
+      throw UsageError("--adapters is for --publisher and --from-engine");
+    }
     if (!checkpoint_.path().empty()) {
       const CheckpointSource source = checkpoint_.Source();
       request_.weights_path = source.path;

@@ -208,7 +208,11 @@ class Serve final : public Subcommand {
     if (seed_ && checkpoint_.load_format() != "dummy") throw UsageError("--seed is for --load-format dummy");
     if (checkpoint_.load_format() == "dummy") return {{"load_format", "dummy"}, {"seed", seed_.value_or(0)}};
     if (!remote) return CheckpointJson(WithDraft(checkpoint_.Source()));
-    if (!engine_.empty()) return {{"engine", engine_}};
+    if (!engine_.empty()) {
+      Json load = {{"engine", engine_}};
+      if (options_.ranks.adapter_slots > 0) load["adapters"] = "*";
+      return load;
+    }
     Json load = {{"publisher", WithCommas(publishers_)}};
     if (!version_.empty()) {
       const Version version = ParseVersion(version_);

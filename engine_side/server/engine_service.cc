@@ -342,8 +342,9 @@ class EngineService::Impl {
   }
 
   // Slow calls run on one thread, so no reload can come between the version and its digests.
-  void LendWeights(const Json& /*params*/, const RpcReply& reply) {
-    reply.Result(LendServed(ranks_, reloader_.Status(), endpoint(), options_.allow_remote));
+  void LendWeights(const Json& params, const RpcReply& reply) {
+    reply.Result(
+        LendServed(ranks_, reloader_.Status(), {endpoint(), options_.allow_remote, params.value("adapters", false)}));
   }
 
   void Digests(const Json& /*params*/, const RpcReply& reply) {

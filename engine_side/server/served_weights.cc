@@ -15,6 +15,16 @@ void AddCount(Json& sum, const Json& rank, const char* field) {
   sum[field] = sum[field].get<std::uint64_t>() + rank[field].get<std::uint64_t>();
 }
 
+// The adapters that have a name: what their loads had found of them.
+Json ServedAdapters(const Json& list) {
+  Json served = Json::array();
+  for (const Json& entry : list) {
+    if (entry["state"] != "served") continue;
+    served.push_back({{"name", entry["name"]}, {"found", entry}, {"ranks", Json::array()}});
+  }
+  return served;
+}
+
 // What all ranks found when they compared.
 Json Together(const std::vector<Json>& compared) {
   Json result = {{"equal", true}, {"tensors", 0}, {"bytes", 0}, {"differences", Json::array()}};
@@ -66,15 +76,18 @@ Json CompareAdapter(RankGroup& ranks, AdapterRegistry& adapters, const Json& par
                              Deadline::After(kRankTimeout)));
 }
 
-Json LendServed(RankGroup& ranks, const Json& status, const std::string& endpoint, bool allow_remote) {
+Json LendServed(RankGroup& ranks, const Json& status, const Lending& how) {
   if (status["version"].is_null()) {
     throw Error(ErrorCode::kFailedPrecondition, "this engine is torn: it has no weights to lend");
   }
   const EngineLayout layout = ranks.layout();
-  const std::string host = HostOf(endpoint);
-  const Json params = {{"version", status["version"]},
-                       {"bind", "tcp://" + (host.empty() ? "127.0.0.1" : host) + ":0"},
-                       {"allow_remote", allow_remote}};
+  const std::string host = HostOf(how.endpoint);
+  Json adapters = how.adapters ? ServedAdapters(status["adapters"]) : Json::array();
+  Json params = {{"version", status["version"]},
+                 {"bind", "tcp://" + (host.empty() ? "127.0.0.1" : host) + ":0"},
+                 {"allow_remote", how.allow_remote},
+                 {"slots", Json::array()}};
+  for (const Json& adapter : adapters) params["slots"].push_back(adapter["found"]["slot"]);
   Json result = {{"version", status["version"]},
                  {"tp", layout.tp_size},
                  {"pp", layout.pp_size},
@@ -83,11 +96,19 @@ Json LendServed(RankGroup& ranks, const Json& status, const std::string& endpoin
                  {"expert_placement", ExpertPlacementName(layout.expert_placement)},
                  {"quantization", layout.recipe},
                  {"power_of_two_scales", layout.power_of_two_scales},
+                 {"adapter_slots", ToJson(layout.adapters)},
                  {"ranks", Json::array()}};
   for (const Json& lent : ranks.Call("lend", params, Deadline::After(kRankTimeout))) {
-    const Json& served = status["ranks"][result["ranks"].size()];
-    result["ranks"].push_back({{"endpoint", lent["endpoint"]}, {"served_digest", served["served_digest"]}});
+    const std::size_t rank = result["ranks"].size();
+    result["ranks"].push_back(
+        {{"endpoint", lent["endpoint"]}, {"served_digest", status["ranks"][rank]["served_digest"]}});
+    for (std::size_t i = 0; i < adapters.size(); ++i) {
+      Json of_rank = lent["slots"][i];
+      of_rank["digest"] = adapters[i]["found"]["digests"][rank];
+      adapters[i]["ranks"].push_back(std::move(of_rank));
+    }
   }
+  result["adapters"] = std::move(adapters);
   return result;
 }
 

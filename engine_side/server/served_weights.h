@@ -32,10 +32,14 @@ Json CompareServed(RankGroup& ranks, Json params, std::uint64_t comparison, cons
 // there is no such adapter.
 Json CompareAdapter(RankGroup& ranks, AdapterRegistry& adapters, const Json& params);
 
-// Lends the served weights. `status` is the Reloader's, and has the version that they are lent as. `endpoint` is the
-// engine's; each rank lends at the same address. Returns {"version", "tp", "pp", "pp_layers", "expert_parallel",
-// "expert_placement", "quantization", "power_of_two_scales", "ranks"}. Throws kFailedPrecondition if the engine is
-// torn.
-Json LendServed(RankGroup& ranks, const Json& status, const std::string& endpoint, bool allow_remote);
+// How an engine lends. Value.
+struct Lending {
+  std::string endpoint;  // the engine's; each rank lends at the same address
+  bool allow_remote = false;
+  bool adapters = false;  // those that are served too
+};
+// Lends the served weights. `status` is the Reloader's, and has the version that they are lent as. Returns what RPC.md
+// says. Throws kFailedPrecondition if the engine is torn.
+Json LendServed(RankGroup& ranks, const Json& status, const Lending& how);
 
 }  // namespace layercast

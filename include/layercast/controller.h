@@ -32,8 +32,9 @@ struct ReloadRequest {
   bool partial = false;                 // the tensors may be a part of the model; other layers keep what they serve
   std::vector<std::string> may_keep{};  // with partial: layers, or modules above them; no others may be left out
   bool allow_config_change = false;     // takes weights whose configuration differs from the engine's: ReloadSource
-  // Of a publisher's version: the LoRA adapters that are committed with the base, in one moment; {"*"}: all that the
-  // version has. They keep the names that they have in the version.
+  // Of a publisher's version, or of the other engine: the LoRA adapters that are committed with the base, in one
+  // moment;
+  // {"*"}: all that it has. They keep the names that they have there.
   std::vector<std::string> adapters{};
   // False: a base is refused that an adapter which stays says it was not trained on.
   bool keep_adapters = false;

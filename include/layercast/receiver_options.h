@@ -41,7 +41,8 @@ struct ReceiverOptions {
   std::uint64_t buffer_limit = 0;
   // If not empty, this rank relays: at this endpoint ("tcp://10.0.0.5:0") it serves what it takes of a snapshot to
   // receivers of the same schedule. They are told this address as it stands, except that a port of 0 picks one. The
-  // rank keeps the source bytes of its share of a version, in host memory, until the next reload.
+  // rank keeps the source bytes of its share of a version, in host memory, until the next reload; an AdapterReceiver
+  // keeps those of a slot until it is filled again.
   std::string relay{};
   bool relay_remote = false;                      // `relay` may be an address that other hosts reach
   std::chrono::milliseconds timeout{300'000};     // for a whole reload

@@ -35,7 +35,7 @@ struct OfferedAdapter {
   std::string lineage{};
   bool is_stream = false;
   std::shared_ptr<const AdapterFolder>
-      folder{};  // where it lies; null: at publishers. Walks of it are the other owners
+      folder{};                             // where it lies; null: at publishers. Walks of it are the other owners
   std::unique_ptr<FetchSession> session{};  // by which its bytes come; null: from a folder
 };
 

@@ -10,6 +10,9 @@
 namespace layercast {
 namespace {
 
+constexpr std::pair<const char*, const char*> kAdapterFlags[] = {
+    {"max_rank", "--max-adapter-rank"}, {"dtype", "--adapter-dtype"}, {"modules", "--adapter-modules"}};
+
 // An engine could only lend after its reload, and so would wait for itself.
 void ExpectAnother(const std::string& endpoint, const std::string& own_endpoint, const Deadline& deadline) {
   if (ByAddress(endpoint, deadline.AtMost(kToLookUp)) != own_endpoint) return;
@@ -23,12 +26,38 @@ void ExpectSame(const std::string& engine, const char* what, const std::string& 
                                                " (publish the checkpoint instead)");
 }
 
+// Of each adapter, where each rank lends it.
+Json AdaptersLent(const std::string& engine, const Json& lent, const Json& ranks, const AdapterLayout& mine) {
+  Json adapters = lent.at("adapters");
+  if (adapters.empty()) return adapters;
+  const Json own = ToJson(mine);
+  for (const auto& [what, flag] : kAdapterFlags) {
+    const std::string expected = own[what].dump(), got = lent.at("adapter_slots").at(what).dump();
+    if (expected == got) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                engine + " lends adapters as they lie in its slots, which need the same layout: " + flag +
+                    " expected " + expected + ", got " + got +
+                    " (load them from their publisher or their folders instead, or take the base alone)");
+  }
+  for (Json& adapter : adapters) {
+    Json& of_ranks = adapter.at("ranks");
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) of_ranks.at(rank)["endpoint"] = ranks[rank]["endpoint"];
+  }
+  return adapters;
+}
+
 }  // namespace
 
-Json Borrow(const std::string& endpoint, const std::string& own_endpoint, const EngineLayout& mine, Deadline deadline) {
-  ExpectAnother(endpoint, own_endpoint, deadline);
+Json ToJson(const AdapterLayout& layout) {
+  return {{"max_rank", layout.max_rank}, {"dtype", Name(layout.dtype)}, {"modules", layout.modules}};
+}
+
+Json Borrow(const std::string& endpoint, const Borrower& borrower, Deadline deadline) {
+  ExpectAnother(endpoint, borrower.endpoint, deadline);
   const std::string engine = "engine " + endpoint;
-  const Json lent = RpcClient("engine", endpoint).Call("lend_weights", Json::object(), deadline);
+  const EngineLayout& mine = borrower.layout;
+  const Json params = {{"adapters", borrower.adapters}};
+  const Json lent = RpcClient("engine", endpoint).Call("lend_weights", params, deadline);
   try {
     ExpectSame(engine, "tp", std::to_string(mine.tp_size), lent.at("tp").dump());
     ExpectSame(engine, "pp", std::to_string(mine.pp_size), lent.at("pp").dump());
@@ -46,7 +75,8 @@ Json Borrow(const std::string& endpoint, const std::string& own_endpoint, const 
     }
     Json ranks = lent["ranks"];
     for (Json& rank : ranks) rank["endpoint"] = AsReached(rank.at("endpoint").get<std::string>(), endpoint);
-    return {{"version", lent.at("version")}, {"ranks", std::move(ranks)}};
+    Json adapters = borrower.adapters ? AdaptersLent(engine, lent, ranks, mine.adapters) : Json::array();
+    return {{"version", lent.at("version")}, {"ranks", std::move(ranks)}, {"adapters", std::move(adapters)}};
   } catch (const Json::exception& error) {
     throw Error(ErrorCode::kCorrupt, engine + ": lend_weights: " + error.what());
   }

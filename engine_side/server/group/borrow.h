@@ -7,10 +7,19 @@
 #include <vector>
 
 #include "engine_side/server/group/json_stream.h"
+#include "layercast/dtype.h"
 #include "layercast/parallel.h"
 #include "src/base/deadline.h"
 
 namespace layercast {
+
+// What must be equal in two engines so that one can use the other's slots of adapters. Value.
+struct AdapterLayout {
+  std::int64_t max_rank = 0;
+  DType dtype = DType::kBF16;
+  std::vector<std::string> modules{};
+};
+Json ToJson(const AdapterLayout& layout);
 
 // What must be equal in two engines so that one can use the other's kernel tensors. Value.
 struct EngineLayout {
@@ -21,11 +30,19 @@ struct EngineLayout {
   ExpertPlacement expert_placement = ExpertPlacement::kContiguous;
   std::string recipe;
   bool power_of_two_scales = false;
+  AdapterLayout adapters{};  // compared if adapters are borrowed
 };
 
-// Returns {"version", "ranks": [{"endpoint", "served_digest"}]} of the engine at `endpoint`, which answers once it has
-// ended what it is doing. Throws what RpcClient throws; kInvalidArgument if it is the borrower itself, which answers at
-// `own_endpoint`, or, naming the difference, if its layout is not `mine`; kCorrupt if its answer lacks these fields.
-Json Borrow(const std::string& endpoint, const std::string& own_endpoint, const EngineLayout& mine, Deadline deadline);
+// Who borrows, and what. Value.
+struct Borrower {
+  std::string endpoint;  // at which it answers itself
+  EngineLayout layout;
+  bool adapters = false;  // those that the other engine serves too
+};
+
+// Returns {"version", "ranks": [{"endpoint", "served_digest"}], "adapters"} of the engine at `endpoint`, which answers
+// once it has ended what it is doing. Throws what RpcClient throws; kInvalidArgument if it is the borrower itself, or,
+// naming the difference, if its layout is not the borrower's; kCorrupt if its answer lacks these fields.
+Json Borrow(const std::string& endpoint, const Borrower& borrower, Deadline deadline);
 
 }  // namespace layercast

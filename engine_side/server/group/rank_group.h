@@ -82,7 +82,8 @@ class RankGroup {
             .expert_parallel = options_.expert_parallel,
             .expert_placement = options_.expert_placement,
             .recipe = options_.recipe,
-            .power_of_two_scales = options_.power_of_two_scales};
+            .power_of_two_scales = options_.power_of_two_scales,
+            .adapters = {options_.max_adapter_rank, options_.adapter_dtype, options_.adapter_modules}};
   }
 
  private:

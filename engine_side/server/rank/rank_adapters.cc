@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
 #include "engine_side/model/naming/path.h"
 #include "engine_side/server/group/reload_request.h"
 #include "engine_side/server/rank/comparison.h"
+#include "engine_side/server/rank/slot_lending.h"
 #include "layercast/captured_buffers.h"
 #include "layercast/error.h"
+#include "layercast/receiver.h"
+#include "layercast/reload_source.h"
 #include "src/base/utf8.h"
 #include "src/net/zmq/endpoint.h"
 
@@ -89,6 +93,7 @@ RankAdapters::RankAdapters(std::unique_ptr<Module> model, const EngineOptions& o
   CheckRelay(receiver.relay);
   receiver_ = ReceiverInto(slots_, std::move(model));
   receiver_options_.relay.clear();  // what is loaded to be compared is not served on
+  lent_.resize(options.adapter_slots);
 }
 
 std::unique_ptr<AdapterReceiver> RankAdapters::ReceiverInto(const AdapterSlots& slots,
@@ -100,10 +105,65 @@ std::unique_ptr<AdapterReceiver> RankAdapters::ReceiverInto(const AdapterSlots& 
 
 Json RankAdapters::Fill(const Json& params) {
   const auto slot = params.at("slot").get<std::size_t>();
-  slots_.Clear(slot);  // whatever happens now, nobody computes with half of it
-  const LoadedAdapter loaded = receiver_->Load(slot, SourceOf(params), params.at("load").get<std::uint64_t>());
+  const auto load = params.at("load").get<std::uint64_t>();
+  {
+    const auto writing = lent_[slot].Write();  // ends what was lent of it
+    slots_.Clear(slot);                        // whatever happens now, nobody computes with half of it
+  }
+  if (IsGiven(params, "lent")) return Take(slot, params["lent"], load);
+  const LoadedAdapter loaded = receiver_->Load(slot, SourceOf(params), load);
   std::ranges::copy(NumbersOf(loaded), slots_.Numbers(slot).begin());
   return ToJson(loaded);
+}
+
+Json RankAdapters::Lend(const Json& slots, WeightsLender& lender, const LenderOptions& options) {
+  Json lent = Json::array();
+  for (const Json& each : slots) {
+    const auto slot = each.get<std::size_t>();
+    const std::vector<std::size_t> terms = TermsIn(slots_, slot);
+    CapturedBuffers buffers = BuffersToLend(slots_, slot, terms, slots_.Numbers(slot));
+    const Digest digest = buffers.ServedDigest();
+    lent_[slot].Become(std::move(buffers));
+    lender.Lend(lent_[slot], LentAs(slot), options);
+    lent.push_back({{"slot", slot}, {"terms", terms}, {"lent_digest", digest.ToHex()}});
+  }
+  return lent;
+}
+
+// Takes what the same rank of another engine lends. It names the adapter as that one does, and what its load had found.
+Json RankAdapters::Take(std::size_t slot, const Json& lent, std::uint64_t load) {
+  const Json& twin = lent.at("ranks").at(static_cast<std::size_t>(parallel_.engine_rank()));
+  std::vector<AdapterNumbers> numbers(slots_.numbers_of_slot());
+  const CapturedBuffers buffers =
+      BuffersToLend(slots_, slot, twin.at("terms").get<std::vector<std::size_t>>(), numbers);
+  ReceiverOptions options = receiver_options_;
+  options.engine += "/adapters";
+  options.commit = CommitPolicy::kInPlace;  // nobody computes with the slot
+  options.staging_memory = nullptr;
+  Receiver receiver(TreeOfBuffers(buffers), parallel_, {}, buffers, options);
+  const std::stop_callback give_up(taking_.Begin(load), [&] { receiver.Cancel(load); });
+  const ReloadReport report = receiver.ReloadWeights(
+      FromEngineRank(twin.at("endpoint").get<std::string>(), LentAs(twin.at("slot").get<std::size_t>()),
+                     Digest::FromHex(twin.at("lent_digest").get<std::string>()).value_or(Digest{})),
+      load);
+  std::ranges::copy(numbers, slots_.Numbers(slot).begin());
+  const std::string digest = DigestOfSlot(slots_, slot).ToHex();
+  if (digest != twin.at("digest")) {
+    slots_.Clear(slot);
+    throw Error(ErrorCode::kCorrupt, "adapter " + Quote(lent.at("name").get<std::string>()) +
+                                         ": digest of the slot, as it was loaded, expected " +
+                                         twin.at("digest").get<std::string>() + ", got " + digest);
+  }
+  Json taken = lent.at("found");
+  taken["digest"] = digest;
+  taken["report"] = Json::parse(report.ToJson());
+  taken["report"]["version"] = taken.at("version");
+  return taken;
+}
+
+void RankAdapters::Cancel(std::uint64_t load) {
+  receiver_->Cancel(load);
+  taking_.Cancel(load);
 }
 
 Json RankAdapters::Compare(const Json& params) {

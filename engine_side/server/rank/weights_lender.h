@@ -1,16 +1,16 @@
-// Lends the kernel tensors that a rank serves to ranks of the same layout, as they are, so that an engine can start
-// from another one (`--load-format remote --from-engine`). Each rank process has one; the receiving half is
-// reload/sources/lender_source.cc.
+// Lends what a rank serves to ranks of the same layout, as it is, so that an engine can start from another one
+// (`--load-format remote --from-engine`): its kernel tensors, and slots of adapters. Each rank process has one; the
+// receiving half is reload/sources/lender_source.cc.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
 #include <utility>
 
+#include "engine_side/server/rank/lent_buffers.h"
 #include "layercast/captured_buffers.h"
 #include "src/base/failpoint.h"
 #include "src/base/threads/worker_pool.h"
@@ -23,12 +23,12 @@ struct LenderOptions {
   bool allow_remote = false;
 };
 
-// Resource; thread-safe. Keeps no copy: each borrower walks the captured buffers, and a commit ends the walk.
+// Resource; thread-safe.
 class WeightsLender {
  public:
-  // `captured` must outlive this. `config` is the text of the engine's config.json, for borrowers.
+  // The memory of `captured` must outlive this. `config` is the text of the engine's config.json, for borrowers.
   explicit WeightsLender(const CapturedBuffers& captured, std::string config = {})
-      : captured_(captured), config_(std::move(config)) {}
+      : weights_(captured), config_(std::move(config)) {}
   ~WeightsLender();
   WeightsLender(const WeightsLender&) = delete;
   WeightsLender& operator=(const WeightsLender&) = delete;
@@ -36,26 +36,22 @@ class WeightsLender {
   // Offers what the buffers hold now under the version's lineage and step, until the buffers are written. Returns the
   // endpoint. The first call starts the service, with its options; later calls ignore theirs. Throws as OfferService
   // does.
-  std::string Lend(const Version& version, const LenderOptions& options);
+  std::string Lend(const Version& version, const LenderOptions& options) { return Lend(weights_, version, options); }
+  // Likewise other buffers, which outlive this.
+  std::string Lend(LentBuffers& buffers, const Version& as, const LenderOptions& options);
 
-  // A lock that whoever writes the buffers must hold. Waits while a tensor is being read; walks under way then fail.
-  std::unique_lock<std::shared_mutex> Write();
+  // LentBuffers::Write, of the kernel tensors.
+  std::unique_lock<std::shared_mutex> Write() { return weights_.Write(); }
 
  private:
-  class Walk;
-  std::shared_ptr<OfferedVersion> Offered(const Version& version);
-
-  const CapturedBuffers& captured_;
+  LentBuffers weights_;
   const std::string config_;
-  std::shared_mutex buffers_;  // locked shared by those who read the captured buffers
-  // Incremented when somebody is about to write the buffers, and again once the lock is held. A walk over what was lent
-  // at another count fails.
-  std::atomic<std::uint64_t> writes_{0};
   WorkerPool pool_{1};  // computes digests; one is enough, since borrowers are rare
   FailPoints failpoints_{FailPoints::FromEnvironment("lender")};
   std::mutex mutex_;
-  std::unique_ptr<OfferService> service_;    // guarded by mutex_
-  std::shared_ptr<OfferedVersion> offered_;  // guarded by mutex_; the second owner is the service
+  std::unique_ptr<OfferService> service_;  // guarded by mutex_
+  // What is offered of each; guarded by mutex_. The second owner is the service.
+  std::map<const LentBuffers*, std::shared_ptr<OfferedVersion>> offered_;
 };
 
 }  // namespace layercast

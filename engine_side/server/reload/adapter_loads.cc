@@ -31,6 +31,44 @@ std::vector<std::string> NamesFrom(const Json& names, const std::vector<std::str
   return AdaptersOf(publishers, version, deadline);
 }
 
+// What Fill needs for each adapter of a publisher's version.
+std::vector<Json> OfPublisher(const Json& params, const Version& version, Deadline deadline) {
+  const std::vector<std::string> publishers = SplitEndpoints(params.at("publisher").get<std::string>());
+  std::vector<Json> requests;
+  for (const std::string& name : NamesFrom(params.at("adapters"), publishers, version, deadline)) {
+    requests.push_back({{"name", name},
+                        {"adapter", name},
+                        {"publisher", params["publisher"]},
+                        {"lineage", version.lineage},
+                        {"step", version.step},
+                        {"channel", params.value("channel", std::string())}});
+  }
+  return requests;
+}
+
+// What Fill needs for each adapter that another engine lends.
+std::vector<Json> OfEngine(const Json& params) {
+  const Json& lent = params["lent"].at("adapters");
+  const Json& wanted = params.at("adapters");
+  std::vector<Json> requests;
+  std::string served;
+  for (const Json& adapter : lent) {
+    const Json& name = adapter.at("name");
+    served += (served.empty() ? "" : ", ") + Quote(name.get<std::string>());
+    if (wanted == "*" || std::ranges::find(wanted, name) != wanted.end()) {
+      requests.push_back({{"name", name}, {"lent", adapter}});
+    }
+  }
+  if (wanted == "*") return requests;
+  for (const Json& name : wanted) {
+    if (std::ranges::any_of(requests, [&](const Json& request) { return request["name"] == name; })) continue;
+    throw Error(ErrorCode::kNotFound, "engine " + params.at("engine").get<std::string>() + " serves no adapter " +
+                                          Quote(name.get<std::string>()) + ": it serves " +
+                                          (served.empty() ? "none" : served));
+  }
+  return requests;
+}
+
 // The ranks' answers as one. Throws kInternal if they hold different versions.
 Json Merged(const std::vector<Json>& ranks) {
   Json merged = ranks.front();
@@ -54,7 +92,7 @@ Json Merged(const std::vector<Json>& ranks) {
 
 FilledAdapter AdapterLoads::Fill(const Json& params, const std::optional<Version>& base, Deadline deadline) {
   const std::string name = NameFrom(params);
-  if (IsGiven(params, "weights_path") == IsGiven(params, "publisher")) {
+  if (IsGiven(params, "weights_path") + IsGiven(params, "publisher") + IsGiven(params, "lent") != 1) {
     throw Error(ErrorCode::kInvalidArgument, "adapter " + Quote(name) + ": expected one of weights_path and publisher");
   }
   FilledAdapter filled{.slot = registry_.Take(name, deadline.OrStop(ranks_.ending())), .adapter = {.name = name}};
@@ -103,17 +141,12 @@ Json AdapterLoads::FillOnRanks(const Json& request, Deadline deadline) {
 
 std::vector<FilledAdapter> AdapterLoads::FillAll(const Json& params, const Version& version, Deadline deadline) {
   std::vector<FilledAdapter> filled;
-  const std::vector<std::string> publishers = SplitEndpoints(params.at("publisher").get<std::string>());
+  const bool lent = IsGiven(params, "lent");
   try {
-    for (const std::string& name : NamesFrom(params.at("adapters"), publishers, version, deadline)) {
-      const Json request = {{"name", name},
-                            {"adapter", name},
-                            {"publisher", params["publisher"]},
-                            {"lineage", version.lineage},
-                            {"step", version.step},
-                            {"channel", params.value("channel", std::string())}};
+    for (const Json& request : lent ? OfEngine(params) : OfPublisher(params, version, deadline)) {
+      const std::string name = request["name"].get<std::string>();
       filled.push_back(Fill(request, std::nullopt, deadline));
-      if (filled.back().adapter.version == version) continue;
+      if (lent || filled.back().adapter.version == version) continue;
       throw Error(ErrorCode::kFailedPrecondition, "adapter " + Quote(name) + ": expected " + version.ToString() +
                                                       ", which the base is of, got " +
                                                       filled.back().adapter.version.ToString());

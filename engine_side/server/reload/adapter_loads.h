@@ -36,9 +36,10 @@ class AdapterLoads {
   // rank that failed first, kFailedPrecondition if the adapter says that it was trained on another base, and what Take
   // throws.
   FilledAdapter Fill(const Json& params, const std::optional<Version>& base, Deadline deadline);
-  // Fills slots with the adapters of a version whose base is staged: `params` are those of `reload_weights`, with
-  // "adapters", a list of names, or "*" for all. All of them or none. Throws what Fill throws, and kFailedPrecondition
-  // if the publisher has another version of that name by now.
+  // Fills slots with adapters beside a base that is staged: those of its version, or those that the engine serves which
+  // lends it ("lent", as Borrow returns it). `params` are those of `reload_weights`, with "adapters", a list of names,
+  // or "*" for all. All of them or none. Throws what Fill throws, kFailedPrecondition if the publisher has another
+  // version of that name by now, and kNotFound if the other engine serves no adapter of that name.
   std::vector<FilledAdapter> FillAll(const Json& params, const Version& version, Deadline deadline);
   // Where a test lets the last step of a load fail.
   void CheckBeforeName() { failpoints_.Hit("adapter.flip"); }

@@ -54,8 +54,8 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
     const Deadline deadline = Deadline::After(MillisecondsFrom(params, "timeout_ms", kDefaultTimeout));
     if (held != nullptr) ExpectCanBeHeld(ranks_.commit_policy());
     Enter("receiving", UnderWay{attempt_ + 1, begin});
-    Stage(reload, params, deadline);
-    std::vector<FilledAdapter> adapters = FillAdaptersOrDrop(reload, params, deadline);
+    const Json staged = Stage(reload, params, deadline);
+    std::vector<FilledAdapter> adapters = FillAdaptersOrDrop(reload, staged, deadline);
     for (const FilledAdapter& each : adapters) of_adapters[each.adapter.name] = each.report;
     Enter("staged");
     const Whole before = LastWhole();
@@ -131,7 +131,8 @@ void Reloader::AwaitWord(const FilledAdapter& filled, HeldReload& held, HeldRelo
              deadline);
 }
 
-void Reloader::Stage(RankReload& reload, const Json& params, Deadline deadline) {
+// Returns the params with what they did not say: the path that was loaded last, or where another engine lends.
+Json Reloader::Stage(RankReload& reload, const Json& params, Deadline deadline) {
   Json request = params;
   CheckOneSource(request);
   const bool path = IsGiven(request, "weights_path");
@@ -143,7 +144,8 @@ void Reloader::Stage(RankReload& reload, const Json& params, Deadline deadline) 
   }
   if (engine) {
     const Deadline or_end = deadline.OrStop(ranks_.ending());
-    request["lent"] = Borrow(request["engine"].get<std::string>(), own_endpoint_, ranks_.layout(), or_end);
+    const Borrower self{own_endpoint_, ranks_.layout(), IsGiven(request, "adapters")};
+    request["lent"] = Borrow(request["engine"].get<std::string>(), self, or_end);
   }
   ++attempt_;  // the ranks hear of it
   try {
@@ -153,6 +155,7 @@ void Reloader::Stage(RankReload& reload, const Json& params, Deadline deadline) 
     // Ranks know the lender's ranks alone, at addresses that nobody has named.
     throw Error(error.code(), "taking what engine " + request["engine"].get<std::string>() + " lends: " + error.what());
   }
+  return request;
 }
 
 void Reloader::KeepOrigin(const Json& params) {

@@ -59,7 +59,7 @@ class Reloader {
   };
 
   static Json Progress(const UnderWay& reload, const std::vector<Json>& of_ranks);
-  void Stage(RankReload& reload, const Json& params, Deadline deadline);
+  Json Stage(RankReload& reload, const Json& params, Deadline deadline);
   void AwaitWord(const RankReload& reload, HeldReload& held, HeldReload::Word next, Deadline deadline);
   std::vector<FilledAdapter> FillAdaptersOrDrop(RankReload& reload, const Json& params, Deadline deadline);
   std::vector<FilledAdapter> FillAdapters(const RankReload& reload, const Json& params, Deadline deadline);

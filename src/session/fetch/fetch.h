@@ -60,7 +60,7 @@ struct FetchOptions {
   // They keep the wire busy while a layer is being finished.
   std::size_t slots = 16;
   FetchMemory into{};
-  Relay* relay = nullptr;                        // serves on what is taken; null: nothing is relayed. Outlives the session
+  Relay* relay = nullptr;  // serves on what is taken; null: nothing is relayed. Outlives the session
   std::chrono::milliseconds peer_timeout{5000};  // a publisher that is silent for so long counts as lost
   std::stop_token stop{};                        // once requested, every wait ends in kCancelled soon (Deadline::kLook)
 };

@@ -298,8 +298,10 @@ class RankProcess {
   }
 
   Json Lend(const Json& params) {
-    return {{"endpoint", lender_->Lend(VersionFromJson(params["version"]),
-                                       {params["bind"].get<std::string>(), params["allow_remote"].get<bool>()})}};
+    const LenderOptions options{params["bind"].get<std::string>(), params["allow_remote"].get<bool>()};
+    Json lent = {{"endpoint", lender_->Lend(VersionFromJson(params["version"]), options)}};
+    if (adapters_) lent["slots"] = adapters_->Lend(params["slots"], *lender_, options);
+    return lent;
   }
 
   std::unique_ptr<Module> BuildModel() const {

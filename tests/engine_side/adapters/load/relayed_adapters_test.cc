@@ -43,12 +43,12 @@ class RelayedAdapters : public ::testing::Test {
     return {.path = {}, .publishers = {publisher_.endpoint()}, .name = std::move(name), .lineage = "run", .step = step};
   }
   // One rank of an engine. Its chunks are small, so that an adapter has several.
-  static std::unique_ptr<Rank> Engine(const std::string& relay = "tcp://127.0.0.1:0", const ParallelConfig& parallel = {}) {
+  static std::unique_ptr<Rank> Engine(const std::string& relay = "tcp://127.0.0.1:0",
+                                      const ParallelConfig& parallel = {}) {
     static int engines = 0;
-    return std::make_unique<Rank>(kLlama, parallel, std::vector<std::string>{},
-                                  ReceiverOptions{.engine = "engine-" + std::to_string(++engines),
-                                                  .chunk_bytes = 256,
-                                                  .relay = relay});
+    return std::make_unique<Rank>(
+        kLlama, parallel, std::vector<std::string>{},
+        ReceiverOptions{.engine = "engine-" + std::to_string(++engines), .chunk_bytes = 256, .relay = relay});
   }
   static std::uint64_t RelayedTo(const LoadedAdapter& loaded) {
     EXPECT_GT(loaded.report.bytes, 0U);
