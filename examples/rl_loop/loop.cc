@@ -8,6 +8,7 @@
 
 #include "examples/rl_loop/expected_served.h"
 #include "examples/support/engine_process.h"
+#include "layercast/adapters/adapter_weights.h"
 #include "layercast/controller.h"
 #include "layercast/publisher.h"
 #include "layercast/torch/publish.h"
@@ -16,6 +17,8 @@ namespace rl_loop {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr const char* kAdapterName = "policy";
 
 double MillisecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -31,7 +34,8 @@ class Loop {
         engine_({.program = options.program,
                  .model = options.folder,
                  .tp_size = options.tp_size,
-                 .quantization = "fp8_per_channel"}),
+                 .quantization = "fp8_per_channel",
+                 .adapter_slots = options.travels == Travels::kAdapter ? 2 : 0}),  // one is filled, one answers
         controller_({engine_.endpoint()}),
         publisher_({.endpoint = "tcp://127.0.0.1:0"}) {}
 
@@ -40,7 +44,7 @@ class Loop {
     RunHistory history;
     for (int step = 0; step <= options_.grpo.updates; ++step) {
       StepRecord record{.step = step, .held_out_reward = 0, .training_reward = 0, .update = {}, .sync = {}};
-      if (options_.sync) record.sync = Sync(step);
+      if (options_.travels != Travels::kNothing) record.sync = Sync(step);
       record.held_out_reward = Reward(Sample(task_.held_out(), Seed(step, 0)));
       if (step < options_.grpo.updates) Learn(step, record);
       history.steps.push_back(std::move(record));
@@ -56,31 +60,53 @@ class Loop {
     torch::manual_seed(options.seed);
     auto policy = std::make_shared<Policy>(PolicyConfig{});
     SaveCheckpoint(*policy, options.folder);
+    if (options.travels == Travels::kAdapter) policy->LearnAdapter(options.lora);
     return policy;
   }
 
-  // Publishes the policy as it is, brings the engine to that version, and checks what it serves now.
+  // Publishes the policy as it is, and brings the engine to that version.
   SyncRecord Sync(int step) {
     SyncRecord record;
     const auto start = Clock::now();
-    layercast::Weights weights = layercast::TorchWeights(*policy_);
-    weights.config = policy_->config().ToJson();  // an engine of another configuration refuses them
-    const auto published =
-        publisher_.Publish({.lineage = "rl_loop", .step = static_cast<std::uint64_t>(step)}, std::move(weights));
+    const bool adapter = options_.travels == Travels::kAdapter;
+    const auto published = publisher_.Publish({.lineage = "rl_loop", .step = static_cast<std::uint64_t>(step)},
+                                              adapter ? Adapter() : Weights());
     record.publish_ms = MillisecondsSince(start);
-    const auto outcome =
-        controller_.ReloadWeights({.publisher = publisher_.endpoint(), .version = published.version()}).front();
+    const layercast::EngineOutcome outcome = adapter ? LoadAdapter(published) : Reload(published);
     if (!outcome.ok) throw layercast::Error(*outcome.error);
-    served_ = published.version();
+    served_ = outcome.version;
 
     const auto report = nlohmann::json::parse(outcome.report);
-    CheckServedBytes(report);
+    if (!adapter) CheckServedBytes(report);
     record.total_ms = report.at("total_ms").get<double>();
     record.stage_ms = report.at("stage_ms").get<std::map<std::string, double>>();
     record.bytes = report.at("bytes").get<std::uint64_t>();
     record.channel = report.at("channel").at("name").get<std::string>();
     record.gb_per_s = report.at("channel").at("gb_per_s").get<double>();
     return record;
+  }
+
+  layercast::Weights Weights() const {
+    layercast::Weights weights = layercast::TorchWeights(*policy_);
+    weights.config = policy_->config().ToJson();  // an engine of another configuration refuses them
+    return weights;
+  }
+
+  layercast::EngineOutcome Reload(const layercast::PublishedVersion& published) {
+    return controller_.ReloadWeights({.publisher = publisher_.endpoint(), .version = published.version()}).front();
+  }
+
+  // The factors alone: the engine has the base, which never changes.
+  layercast::Weights Adapter() const {
+    return layercast::Together({{.name = kAdapterName,
+                                 .config = options_.lora.ToJson(),
+                                 .weights = layercast::TorchWeights(policy_->Learned())}});
+  }
+
+  layercast::EngineOutcome LoadAdapter(const layercast::PublishedVersion& published) {
+    return controller_
+        .LoadAdapter({.name = kAdapterName, .publisher = publisher_.endpoint(), .version = published.version()})
+        .front();
   }
 
   void CheckServedBytes(const nlohmann::json& report) const {
@@ -105,8 +131,11 @@ class Loop {
   }
 
   std::vector<Rollout> Sample(const std::vector<Tokens>& prompts, std::uint64_t seed) {
-    const auto sequences =
-        controller_.Generate({.prompts = prompts, .max_new = Task::kDigits, .temperature = 1, .seed = seed});
+    const auto sequences = controller_.Generate({.prompts = prompts,
+                                                 .max_new = Task::kDigits,
+                                                 .temperature = 1,
+                                                 .seed = seed,
+                                                 .adapter = options_.travels == Travels::kAdapter ? kAdapterName : ""});
     std::vector<Rollout> rollouts;
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       CheckVersion(sequences.at(i));
@@ -121,8 +150,9 @@ class Loop {
   void CheckVersion(const layercast::GeneratedSequence& sequence) const {
     if (!served_) return;
     for (const auto& span : sequence.spans) {
-      if (span.version == *served_) continue;
-      throw std::runtime_error("tokens of version " + span.version.ToString() + ", expected " + served_->ToString());
+      const layercast::Version& version = span.adapter.value_or(span.version);
+      if (version == *served_) continue;
+      throw std::runtime_error("tokens of version " + version.ToString() + ", expected " + served_->ToString());
     }
   }
 
@@ -144,7 +174,7 @@ class Loop {
   examples::EngineProcess engine_;
   layercast::Controller controller_;
   layercast::Publisher publisher_;
-  std::optional<layercast::Version> served_;  // empty while the engine serves what it started from
+  std::optional<layercast::Version> served_;  // of weights or adapter; empty while the engine serves what it began with
 };
 
 }  // namespace

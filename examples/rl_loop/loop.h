@@ -9,16 +9,25 @@
 
 #include "examples/rl_loop/grpo.h"
 #include "examples/rl_loop/history.h"
+#include "examples/rl_loop/policy.h"
 #include "examples/rl_loop/task.h"
 
 namespace rl_loop {
+
+// What travels to the engine before each step.
+enum class Travels {
+  kWeights,
+  kAdapter,  // a LoRA adapter, which alone learns
+  kNothing,  // the engine keeps serving what it started with
+};
 
 struct LoopOptions {
   TaskKind task = TaskKind::kCopy;
   std::uint64_t seed = 1;
   int prompts = 32;  // for each update
   GrpoOptions grpo;
-  bool sync = true;  // false: the engine keeps serving what it started with
+  Travels travels = Travels::kWeights;
+  LoraConfig lora;
   int tp_size = 2;
   std::filesystem::path program;  // the path of `layercast`
   std::filesystem::path folder;   // the first checkpoint is written here

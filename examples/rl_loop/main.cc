@@ -1,5 +1,6 @@
 // rl_loop: a policy in full precision learns from rewards, while two ranks that serve it in FP8 sample its rollouts.
-// Every step publishes, syncs and samples from the version just published. Then the same without syncing, to compare.
+// Every step publishes, syncs and samples from the version just published. Then the same without syncing, to compare;
+// with --lora also with an adapter, which alone learns and travels.
 #include <ATen/Parallel.h>
 
 #include <CLI/CLI.hpp>
@@ -13,9 +14,12 @@
 
 namespace {
 
-rl_loop::RunHistory Run(rl_loop::LoopOptions options, bool sync) {
-  options.sync = sync;
-  rl_loop::ProgressBar bar(sync ? "syncing    " : "not syncing", options.grpo.updates);
+constexpr double kAdapterLearningRate = 1e-2;  // factors start at zero, and bear more than weights
+
+rl_loop::RunHistory Run(rl_loop::LoopOptions options, rl_loop::Travels travels, const char* title) {
+  options.travels = travels;
+  if (travels == rl_loop::Travels::kAdapter) options.grpo.learning_rate = kAdapterLearningRate;
+  rl_loop::ProgressBar bar(title, options.grpo.updates);
   return RunLoop(options, [&bar](const rl_loop::RunHistory& history) { bar.Show(history); });
 }
 
@@ -26,6 +30,7 @@ int main(int argc, char** argv) try {
   options.program = examples::ProgramBesideThisOne();
   std::filesystem::path out = "out/rl_loop";
   bool reverse = false;
+  bool lora = false;
   CLI::App app("A reinforcement-learning loop whose rollouts come from an FP8 engine behind Layercast");
   app.add_option("--out", out, "Where report.json lands")->capture_default_str();
   app.add_option("--updates", options.grpo.updates, "How many")->check(CLI::Range(1, 10'000))->capture_default_str();
@@ -33,6 +38,7 @@ int main(int argc, char** argv) try {
   app.add_option("--tp", options.tp_size, "Ranks of the engine")->check(CLI::IsMember({1, 2}))->capture_default_str();
   app.add_option("--layercast", options.program, "The program")->capture_default_str();
   app.add_flag("--reverse", reverse, "Learn to reverse the digits instead of copying them");
+  app.add_flag("--lora", lora, "Then the same with a LoRA adapter, which alone learns and travels");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -42,12 +48,12 @@ int main(int argc, char** argv) try {
   options.folder = out / "untrained";
   at::set_num_threads(1);  // matrices this small gain nothing from more
 
-  const rl_loop::RunHistory synced = Run(options, true);
-  const rl_loop::RunHistory unsynced = Run(options, false);
-  WriteReport(synced, unsynced, out / "report.json");
-  std::printf("\n%s\nreward on held-out prompts: %.3f untrained, %.3f after %d updates; %.3f without syncing\n",
-              Table(synced).c_str(), synced.steps.front().held_out_reward, synced.steps.back().held_out_reward,
-              options.grpo.updates, unsynced.steps.back().held_out_reward);
+  rl_loop::Runs runs{.synced = Run(options, rl_loop::Travels::kWeights, "syncing    "),
+                     .unsynced = Run(options, rl_loop::Travels::kNothing, "not syncing"),
+                     .adapter = {}};
+  if (lora) runs.adapter = Run(options, rl_loop::Travels::kAdapter, "adapter    ");
+  WriteReport(runs, out / "report.json");
+  std::printf("\n%s\n%s", Table(runs).c_str(), Summary(runs).c_str());
   std::printf("every sync: served bytes equal the trainer's weights, quantized. Report: %s\n",
               (out / "report.json").c_str());
   return 0;

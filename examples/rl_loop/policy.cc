@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -18,8 +19,33 @@ at::Tensor AddWeight(Module& parent, const std::string& name, at::Tensor initial
   return holder->register_parameter("weight", std::move(initial));
 }
 
-at::Tensor AddLinear(Module& parent, const std::string& name, std::int64_t out, std::int64_t in, double deviation) {
-  return AddWeight(parent, name, at::randn({out, in}) * deviation);
+}  // namespace
+
+// A linear layer, and the adapter beside it: W x + alpha / rank * B (A x).
+struct Linear : Module {
+  explicit Linear(at::Tensor initial) : weight(register_parameter("weight", std::move(initial))) {}
+
+  at::Tensor operator()(const at::Tensor& x) const {
+    const at::Tensor y = at::linear(x, weight);
+    return a.defined() ? y + scale * at::linear(at::linear(x, a), b) : y;
+  }
+
+  void AddAdapter(const LoraConfig& lora) {
+    const double bound = 1 / std::sqrt(static_cast<double>(weight.size(1)));  // as PEFT begins: A random, B zero
+    a = AddWeight(*this, "lora_A", at::empty({lora.rank, weight.size(1)}).uniform_(-bound, bound));
+    b = AddWeight(*this, "lora_B", at::zeros({weight.size(0), lora.rank}));
+    scale = lora.alpha / static_cast<double>(lora.rank);
+  }
+
+  at::Tensor weight, a, b;
+  double scale = 0;
+};
+
+namespace {
+
+std::shared_ptr<Linear> AddLinear(Module& parent, const std::string& name, std::int64_t out, std::int64_t in,
+                                  double deviation) {
+  return parent.register_module(name, std::make_shared<Linear>(at::randn({out, in}) * deviation));
 }
 
 at::Tensor AddNorm(Module& parent, const std::string& name, std::int64_t size) {
@@ -68,35 +94,33 @@ struct DecoderLayer : Module {
   at::Tensor Forward(const at::Tensor& x, const at::Tensor& cosines, const at::Tensor& sines) {
     const at::Tensor attended = x + Attention(RmsNorm(x, input_layernorm, config.rms_norm_eps), cosines, sines);
     const at::Tensor h = RmsNorm(attended, post_attention_layernorm, config.rms_norm_eps);
-    return attended + at::linear(at::silu(at::linear(h, gate_proj)) * at::linear(h, up_proj), down_proj);
+    return attended + (*down_proj)(at::silu((*gate_proj)(h)) * (*up_proj)(h));
   }
 
   at::Tensor Attention(const at::Tensor& h, const at::Tensor& cosines, const at::Tensor& sines) {
     const double eps = config.rms_norm_eps;
-    const at::Tensor q = Rotate(RmsNorm(Heads(h, q_proj), q_norm, eps).transpose(1, 2), cosines, sines);
-    const at::Tensor k = Rotate(RmsNorm(Heads(h, k_proj), k_norm, eps).transpose(1, 2), cosines, sines);
-    const at::Tensor v = Heads(h, v_proj).transpose(1, 2);
+    const at::Tensor q = Rotate(RmsNorm(Heads((*q_proj)(h)), q_norm, eps).transpose(1, 2), cosines, sines);
+    const at::Tensor k = Rotate(RmsNorm(Heads((*k_proj)(h)), k_norm, eps).transpose(1, 2), cosines, sines);
+    const at::Tensor v = Heads((*v_proj)(h)).transpose(1, 2);
     const std::int64_t queries_per_key = config.num_attention_heads / config.num_key_value_heads;
     const at::Tensor attended = at::scaled_dot_product_attention(q, k.repeat_interleave(queries_per_key, 1),
                                                                  v.repeat_interleave(queries_per_key, 1), {}, 0.0,
                                                                  /*is_causal=*/true);
-    return at::linear(attended.transpose(1, 2).flatten(2), o_proj);
+    return (*o_proj)(attended.transpose(1, 2).flatten(2));
   }
 
-  // [batch, length, hidden] -> [batch, length, heads, head_dim]
-  at::Tensor Heads(const at::Tensor& h, const at::Tensor& weight) const {
-    return at::linear(h, weight).view({h.size(0), h.size(1), -1, config.head_dim});
-  }
+  // [batch, length, heads * head_dim] -> [batch, length, heads, head_dim]
+  at::Tensor Heads(const at::Tensor& x) const { return x.view({x.size(0), x.size(1), -1, config.head_dim}); }
 
   PolicyConfig config;
-  at::Tensor q_proj, k_proj, v_proj, o_proj, q_norm, k_norm;
-  at::Tensor gate_proj, up_proj, down_proj;
-  at::Tensor input_layernorm, post_attention_layernorm;
+  std::shared_ptr<Linear> q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj;
+  at::Tensor q_norm, k_norm, input_layernorm, post_attention_layernorm;
 };
 
 Policy::Policy(const PolicyConfig& config) : config_(config) {
   model_ = register_module("model", std::make_shared<Module>());
-  embed_tokens_ = AddLinear(*model_, "embed_tokens", config.vocab_size, config.hidden_size, config.initializer_range);
+  embed_tokens_ =
+      AddWeight(*model_, "embed_tokens", at::randn({config.vocab_size, config.hidden_size}) * config.initializer_range);
   auto list = model_->register_module("layers", std::make_shared<Module>());
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
     layers_.push_back(list->register_module(std::to_string(i), std::make_shared<DecoderLayer>(config)));
@@ -105,11 +129,26 @@ Policy::Policy(const PolicyConfig& config) : config_(config) {
   lm_head_ = AddLinear(*this, "lm_head", config.vocab_size, config.hidden_size, config.initializer_range);
 }
 
+void Policy::LearnAdapter(const LoraConfig& lora) {
+  for (at::Tensor& weight : parameters()) weight.requires_grad_(false);
+  for (const auto& module : modules()) {
+    if (const auto linear = std::dynamic_pointer_cast<Linear>(module)) linear->AddAdapter(lora);
+  }
+}
+
+std::vector<std::pair<std::string, at::Tensor>> Policy::Learned() const {
+  std::vector<std::pair<std::string, at::Tensor>> learned;
+  for (const auto& parameter : named_parameters()) {
+    if (parameter.value().requires_grad()) learned.emplace_back(parameter.key(), parameter.value());
+  }
+  return learned;
+}
+
 at::Tensor Policy::Forward(const at::Tensor& tokens) {
   const auto [cosines, sines] = RotaryTables(tokens.size(1), config_);
   at::Tensor x = at::embedding(embed_tokens_, tokens);
   for (const auto& layer : layers_) x = layer->Forward(x, cosines, sines);
-  return at::linear(RmsNorm(x, norm_, config_.rms_norm_eps), lm_head_);
+  return (*lm_head_)(RmsNorm(x, norm_, config_.rms_norm_eps));
 }
 
 std::string PolicyConfig::ToJson() const {
@@ -133,6 +172,11 @@ std::string PolicyConfig::ToJson() const {
       {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", rope_theta}}},
   };
   return json.dump(2);
+}
+
+std::string LoraConfig::ToJson() const {
+  const nlohmann::ordered_json json = {{"peft_type", "LORA"}, {"r", rank}, {"lora_alpha", alpha}};
+  return json.dump();
 }
 
 void SaveCheckpoint(const Policy& policy, const std::filesystem::path& folder) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace rl_loop {
@@ -29,6 +30,15 @@ struct PolicyConfig {
   std::string ToJson() const;  // config.json, as transformers reads it
 };
 
+// A LoRA adapter of every linear layer. Value.
+struct LoraConfig {
+  std::int64_t rank = 8;
+  double alpha = 16;
+
+  std::string ToJson() const;  // adapter_config.json, as PEFT writes it
+};
+
+struct Linear;
 struct DecoderLayer;
 
 // Resource; one thread at a time. Weights are fp32, drawn from torch's global generator.
@@ -36,8 +46,13 @@ class Policy : public torch::nn::Module {
  public:
   explicit Policy(const PolicyConfig& config);
 
+  // From now on an adapter alone learns, which begins by adding nothing: all weights are frozen, and beside those of
+  // the linear layers are factors with PEFT's names ("model.layers.0.self_attn.q_proj.lora_A.weight").
+  void LearnAdapter(const LoraConfig& lora);
   // tokens [batch, length] int64 -> logits [batch, length, vocabulary] fp32.
   at::Tensor Forward(const at::Tensor& tokens);
+  // The parameters that learn, by name.
+  std::vector<std::pair<std::string, at::Tensor>> Learned() const;
   const PolicyConfig& config() const { return config_; }
 
  private:
@@ -45,10 +60,11 @@ class Policy : public torch::nn::Module {
   // The second owner is the module tree.
   std::shared_ptr<torch::nn::Module> model_;
   std::vector<std::shared_ptr<DecoderLayer>> layers_;
-  at::Tensor embed_tokens_, norm_, lm_head_;
+  std::shared_ptr<Linear> lm_head_;
+  at::Tensor embed_tokens_, norm_;
 };
 
-// Writes config.json and model.safetensors (fp32), from which an engine starts.
+// Writes config.json and model.safetensors (fp32), from which an engine starts. The policy has no adapter yet.
 void SaveCheckpoint(const Policy& policy, const std::filesystem::path& folder);
 
 }  // namespace rl_loop

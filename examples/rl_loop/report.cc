@@ -73,26 +73,18 @@ Json Steps(const RunHistory& history, bool synced) {
   return steps;
 }
 
-}  // namespace
+double LastReward(const RunHistory& history) { return history.steps.back().held_out_reward; }
 
-ProgressBar::ProgressBar(std::string title, int steps)
-    : title_(std::move(title)), steps_(steps), terminal_(::isatty(STDERR_FILENO) == 1) {}
-
-void ProgressBar::Show(const RunHistory& history) {
-  const StepRecord& step = history.steps.back();
-  const bool last = step.step == steps_;  // no update follows the last step, which shows the entropy of the one before
-  const UpdateReport& update = last && step.step > 0 ? history.steps[history.steps.size() - 2].update : step.update;
-  if (!terminal_ && !last && step.step % 10 != 0) return;
-  std::string bar;
-  const int done = steps_ == 0 ? kBarWidth : kBarWidth * step.step / steps_;
-  for (int i = 0; i < kBarWidth; ++i) bar += i < done ? '#' : '.';
-  std::fprintf(stderr, "%s%s [%s] %3d/%d  reward %.3f  entropy %.3f  sync %5.1f ms  %5.1f s%s", terminal_ ? "\r" : "",
-               title_.c_str(), bar.c_str(), step.step, steps_, step.held_out_reward, update.entropy, step.sync.total_ms,
-               history.seconds, terminal_ && !last ? "" : "\n");
-  std::fflush(stderr);
+std::string SyncLine(const char* what, const RunHistory& history) {
+  const Json sync = SyncSummary(history);
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(2) << std::left << std::setw(20) << what << std::right << std::setw(10)
+      << sync["bytes"].get<std::uint64_t>() << std::setw(13) << sync["publish_ms"].get<double>() << std::setw(12)
+      << sync["total_ms"].get<double>() << '\n';
+  return out.str();
 }
 
-std::string Table(const RunHistory& history) {
+std::string TableOf(const RunHistory& history) {
   std::ostringstream out;
   out << std::fixed
       << "  step  reward  entropy      gap | sync ms; within it receive   buffer  material.     fuse quantize"
@@ -118,15 +110,55 @@ std::string Table(const RunHistory& history) {
   return out.str();
 }
 
-void WriteReport(const RunHistory& synced, const RunHistory& unsynced, const std::filesystem::path& file) {
-  const Json report = {{"reward_first", synced.steps.front().held_out_reward},
-                       {"reward_last", synced.steps.back().held_out_reward},
-                       {"reward_last_without_sync", unsynced.steps.back().held_out_reward},
-                       {"steps", synced.steps.back().step},
-                       {"seconds", synced.seconds + unsynced.seconds},
-                       {"sync", SyncSummary(synced)},
-                       {"history", Steps(synced, true)},
-                       {"history_without_sync", Steps(unsynced, false)}};
+}  // namespace
+
+ProgressBar::ProgressBar(std::string title, int steps)
+    : title_(std::move(title)), steps_(steps), terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+void ProgressBar::Show(const RunHistory& history) {
+  const StepRecord& step = history.steps.back();
+  const bool last = step.step == steps_;  // no update follows the last step, which shows the entropy of the one before
+  const UpdateReport& update = last && step.step > 0 ? history.steps[history.steps.size() - 2].update : step.update;
+  if (!terminal_ && !last && step.step % 10 != 0) return;
+  std::string bar;
+  const int done = steps_ == 0 ? kBarWidth : kBarWidth * step.step / steps_;
+  for (int i = 0; i < kBarWidth; ++i) bar += i < done ? '#' : '.';
+  std::fprintf(stderr, "%s%s [%s] %3d/%d  reward %.3f  entropy %.3f  sync %5.1f ms  %5.1f s%s", terminal_ ? "\r" : "",
+               title_.c_str(), bar.c_str(), step.step, steps_, step.held_out_reward, update.entropy, step.sync.total_ms,
+               history.seconds, terminal_ && !last ? "" : "\n");
+  std::fflush(stderr);
+}
+
+std::string Table(const Runs& runs) {
+  return TableOf(runs.synced) + (runs.adapter ? "\nwith an adapter alone\n" + TableOf(*runs.adapter) : "");
+}
+
+std::string Summary(const Runs& runs) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(3)
+      << "reward on held-out prompts: " << runs.synced.steps.front().held_out_reward << " untrained, "
+      << LastReward(runs.synced) << " after " << runs.synced.steps.back().step << " updates; "
+      << LastReward(runs.unsynced) << " without syncing";
+  if (runs.adapter) out << "; " << LastReward(*runs.adapter) << " with an adapter alone";
+  out << "\none sync (medians)      bytes   publish ms   engine ms\n" << SyncLine("all weights", runs.synced);
+  if (runs.adapter) out << SyncLine("the adapter", *runs.adapter);
+  return out.str();
+}
+
+void WriteReport(const Runs& runs, const std::filesystem::path& file) {
+  Json report = {{"reward_first", runs.synced.steps.front().held_out_reward},
+                 {"reward_last", LastReward(runs.synced)},
+                 {"reward_last_without_sync", LastReward(runs.unsynced)},
+                 {"steps", runs.synced.steps.back().step},
+                 {"seconds", runs.synced.seconds + runs.unsynced.seconds + (runs.adapter ? runs.adapter->seconds : 0)},
+                 {"sync", SyncSummary(runs.synced)},
+                 {"history", Steps(runs.synced, true)},
+                 {"history_without_sync", Steps(runs.unsynced, false)}};
+  if (runs.adapter) {
+    report["reward_last_with_adapter"] = LastReward(*runs.adapter);
+    report["adapter_sync"] = SyncSummary(*runs.adapter);
+    report["history_with_adapter"] = Steps(*runs.adapter, true);
+  }
   std::ofstream out(file);
   out << report.dump(2) << '\n';
   out.close();

@@ -20,11 +20,14 @@ class ProgressBar {
   bool terminal_;
 };
 
-// A table of about a dozen steps of the run: reward, entropy, the gap between the policy's and the engine's
+// A table of about a dozen steps of each run that syncs: reward, entropy, the gap between the policy's and the engine's
 // log-probabilities, and each sync's times.
-std::string Table(const RunHistory& history);
+std::string Table(const Runs& runs);
 
-// Writes the figures of both runs and of every step, which examples/rl_loop/plot.py draws.
-void WriteReport(const RunHistory& synced, const RunHistory& unsynced, const std::filesystem::path& file);
+// The rewards of all runs, and what one sync takes of all weights and of the adapter.
+std::string Summary(const Runs& runs);
+
+// Writes the figures of all runs and of every step, which examples/rl_loop/plot.py draws.
+void WriteReport(const Runs& runs, const std::filesystem::path& file);
 
 }  // namespace rl_loop

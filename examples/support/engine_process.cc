@@ -27,7 +27,9 @@ std::vector<std::string> Arguments(const EngineOptions& options) {
           "--tp",
           std::to_string(options.tp_size),
           "--quantization",
-          options.quantization};
+          options.quantization,
+          "--adapter-slots",
+          std::to_string(options.adapter_slots)};
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ struct EngineOptions {
   std::filesystem::path model;
   int tp_size = 1;
   std::string quantization = "none";
+  int adapter_slots = 0;
   std::chrono::milliseconds start_timeout{60'000};
 };
 
