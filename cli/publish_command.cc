@@ -77,6 +77,9 @@ class Publish final : public Subcommand {
     checkpoint_.Declare(app, "The checkpoint's folder, or one file of it", false);
     app.add_option("--adapter", adapters_,
                    "NAME=DIR: a LoRA adapter, a folder of PEFT, alone or beside the checkpoint; may be repeated");
+    app.add_option("--adapter-base", adapter_base_,
+                   "LINEAGE@STEP:DIGEST: the version of the base that the adapters were trained on; engines that serve "
+                   "another refuse them");
     app.add_option("--mode", mode_, "snapshot: engines pull at their own pace; stream: it is walked for each of them")
         ->check(OneOf({"snapshot", "stream"}))
         ->capture_default_str();
@@ -154,11 +157,18 @@ class Publish final : public Subcommand {
     std::optional<Weights> base;
     if (!checkpoint_.path().empty()) base = RowShard(InOrder(checkpoint_.Source(), order_), part);
     if (adapters_.empty() && !base) throw UsageError("expected --model or --adapter, got neither");
+    if (!adapter_base_.empty() && (adapters_.empty() || base)) {
+      throw UsageError("--adapter-base is of adapters alone: " +
+                       std::string(base && !adapters_.empty() ? "with --model their base is this version's own"
+                                                              : "expected --adapter, got none"));
+    }
     if (adapters_.empty()) return *std::move(base);
     if (part.ranks != 1) throw UsageError("--adapter: expected whole tensors, got --part " + part_);
     std::vector<AdapterWeights> adapters;
-    for (const auto& [name, path] : ParseAdapters(adapters_))
+    for (const auto& [name, path] : ParseAdapters(adapters_)) {
       adapters.push_back(AdapterWeights::FromFolder(name, path));
+      if (!adapter_base_.empty()) adapters.back().base = ParseWholeVersion(adapter_base_, "--adapter-base");
+    }
     return Together(std::move(adapters), std::move(base));
   }
 
@@ -168,6 +178,7 @@ class Publish final : public Subcommand {
 
   CheckpointFlags checkpoint_;
   std::vector<std::string> adapters_;
+  std::string adapter_base_;
   std::string mode_ = "snapshot";
   std::string order_ = "layer";
   CLI::Option* window_ = nullptr;

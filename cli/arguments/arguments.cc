@@ -258,7 +258,7 @@ std::map<std::string, std::string> ParseAdapters(const std::vector<std::string>&
   return adapters;
 }
 
-Version ParseVersion(const std::string& text) {
+Version ParseVersion(const std::string& text, const std::string& flag) {
   const std::size_t at = text.rfind('@');
   Version version;
   if (at != std::string::npos && at > 0) {
@@ -267,7 +267,19 @@ Version ParseVersion(const std::string& text) {
     const auto [stop, error] = std::from_chars(text.data() + at + 1, end, version.step);
     if (error == std::errc() && stop == end) return version;
   }
-  throw UsageError("--version: expected LINEAGE@STEP, got '" + text + "'");
+  throw UsageError(flag + ": expected LINEAGE@STEP, got '" + text + "'");
+}
+
+Version ParseWholeVersion(const std::string& text, const std::string& flag) {
+  const std::size_t colon = text.rfind(':');
+  const std::optional<Digest> digest =
+      colon == std::string::npos ? std::nullopt : Digest::FromHex(std::string_view(text).substr(colon + 1));
+  if (!digest) {
+    throw UsageError(flag + ": expected LINEAGE@STEP:DIGEST, with the 32 digits that --json shows, got '" + text + "'");
+  }
+  Version version = ParseVersion(text.substr(0, colon), flag);
+  version.digest = *digest;
+  return version;
 }
 
 std::string VersionText(const Json& version) {

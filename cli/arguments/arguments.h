@@ -76,8 +76,10 @@ Json CheckpointJson(const CheckpointSource& source);
 void ExpectBetweenProcesses(const std::vector<std::string>& channels);
 // "a,b", as one value that lists them.
 std::string WithCommas(const std::vector<std::string>& items);
-// Parses "run-17@42". Throws UsageError.
-Version ParseVersion(const std::string& text);
+// Parses "run-17@42", the value of that flag. Throws UsageError.
+Version ParseVersion(const std::string& text, const std::string& flag = "--version");
+// Parses "run-17@42:DIGEST" with all of the digest's digits, the value of that flag. Throws UsageError.
+Version ParseWholeVersion(const std::string& text, const std::string& flag);
 // Parses each "NAME=DIR": adapters, by name. Throws UsageError for one that is not so, or a name that comes twice.
 std::map<std::string, std::string> ParseAdapters(const std::vector<std::string>& texts);
 // "run-17@42:0123456789abcdef", from a version's JSON form.
