@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 
 using Specs = std::vector<TensorSpec>;
 
@@ -248,6 +250,29 @@ TEST(AdapterTensors, ARouterThatIsTargetedAsAParameterIsMatchedAsOne) {
   EXPECT_EQ(read.modules.at(0).rank, 2);
   EXPECT_EQ(read.modules.at(0).pattern_path, "model.layers.0.mlp.gate.weight");
   EXPECT_THAT(read.modules.at(0).parameter, IsEmpty());
+  EXPECT_THAT(read.unused, IsEmpty());
+}
+
+// Golden case 15: what PEFT saves of Mixtral with `all-linear`, r 2 and alpha 8, under transformers 5.
+TEST(AdapterTensors, Case15AllLinearOfMixtralHasOneScale) {
+  Specs specs;
+  AddLinear(specs, kExperts + ".base_layer", 16, 32, 48);
+  AddLinear(specs, kExperts, 8, 24, 32);
+  AddLinear(specs, "model.layers.0.mlp.gate", 2, 32, 4);
+  AddLinear(specs, "model.layers.0.self_attn.q_proj", 2, 32, 32);
+  const AdapterTensors read = ReadAdapterTensors(
+      specs, Configured(R"("r": 2, "lora_alpha": 8, "peft_version": "0.21.2", "rank_pattern": {".*\\.gate_up_proj": 4},
+                           "alpha_pattern": {".*\\.gate_up_proj": 16}, "target_modules": ["q_proj"],
+                           "target_parameters": ["gate_up_proj", "gate.weight", "down_proj"])"));
+  std::map<std::string, std::int64_t> ranks;
+  for (const AdapterModule& module : read.modules) {
+    EXPECT_EQ(module.scale, 4.0F) << module.pattern_path;
+    ranks[module.pattern_path] = module.rank;
+  }
+  EXPECT_THAT(ranks,
+              ElementsAre(Pair(kExperts + ".down_proj", 2), Pair(kExperts + ".gate_up_proj", 4),
+                          Pair("model.layers.0.mlp.gate.weight", 2), Pair("model.layers.0.self_attn.q_proj", 2)));
+  EXPECT_THAT(read.warnings, IsEmpty());
   EXPECT_THAT(read.unused, IsEmpty());
 }
 

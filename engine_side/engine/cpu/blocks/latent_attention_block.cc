@@ -27,16 +27,14 @@ void AddProduct(std::span<const float> x, std::span<const float> matrix, std::sp
 
 }  // namespace
 
-void LatentAttentionBlock::KeyValueDelta::AddToQuery(std::size_t first_row, std::span<const float> query,
-                                                     std::span<float> in_latent) const {
+void KeyValueDelta::AddToQuery(std::size_t first_row, std::span<const float> query, std::span<float> in_latent) const {
   std::vector<float> h(rank, 0.0F);
   AddProduct(query, std::span(b).subspan(first_row * rank, query.size() * rank), h);
   for (float& value : h) value *= scale;
   AddProduct(h, a, in_latent);
 }
 
-void LatentAttentionBlock::KeyValueDelta::AddToValue(std::size_t first_row, std::span<const float> of_values,
-                                                     std::span<float> out) const {
+void KeyValueDelta::AddToValue(std::size_t first_row, std::span<const float> of_values, std::span<float> out) const {
   const auto product = [](std::span<const float> x, const float* y) {
     return std::inner_product(x.begin(), x.end(), y, 0.0F);
   };
@@ -109,7 +107,7 @@ void LatentAttentionBlock::Turn(std::span<float> part, std::size_t position) {
   Rotate(part, description_.rotary->Cos(position), description_.rotary->Sin(position), dtype_);
 }
 
-std::vector<LatentAttentionBlock::KeyValueDelta> LatentAttentionBlock::DeltasOf(const SlotGroups& groups) const {
+std::vector<KeyValueDelta> LatentAttentionBlock::DeltasOf(const SlotGroups& groups) const {
   std::vector<KeyValueDelta> deltas;
   for (const LowRankTerm& term : TermsOf(description_.kv_b_adapter, groups)) {
     deltas.push_back({.group = term.group,

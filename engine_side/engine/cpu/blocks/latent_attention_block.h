@@ -13,6 +13,20 @@
 
 namespace layercast {
 
+// What the adapter of a slot adds for kv_b_proj (LatentAttentionDescription::kv_b_adapter), its factors as fp32. The
+// rows of B for a head's keys, or for its values, begin at `first_row`. Value; the group is borrowed.
+struct KeyValueDelta {
+  const SlotGroup* group;  // the rows that have the slot
+  std::size_t rank;
+  float scale;
+  std::vector<float> a, b;
+
+  // in_latent += scale * (query B) A
+  void AddToQuery(std::size_t first_row, std::span<const float> query, std::span<float> in_latent) const;
+  // out += scale * B (A of_values)
+  void AddToValue(std::size_t first_row, std::span<const float> of_values, std::span<float> out) const;
+};
+
 // Resource; one thread only.
 class LatentAttentionBlock final : public Block {
  public:
@@ -22,20 +36,6 @@ class LatentAttentionBlock final : public Block {
   void DropAll() override { cache_.clear(); }
 
  private:
-  // What the adapter of a slot adds for kv_b_proj (LatentAttentionDescription::kv_b_adapter), its factors as fp32. The
-  // rows of B for a head's keys, or for its values, begin at `first_row`.
-  struct KeyValueDelta {
-    const SlotGroup* group;  // the rows that have the slot
-    std::size_t rank;
-    float scale;
-    std::vector<float> a, b;
-
-    // in_latent += scale * (query B) A
-    void AddToQuery(std::size_t first_row, std::span<const float> query, std::span<float> in_latent) const;
-    // out += scale * B (A of_values)
-    void AddToValue(std::size_t first_row, std::span<const float> of_values, std::span<float> out) const;
-  };
-
   void Project(const Activations& in, const SlotGroups& groups);
   void Remember(const TokenRow& row, std::span<const float> factors, std::span<float> latent);
   void Turn(std::span<float> part, std::size_t position);

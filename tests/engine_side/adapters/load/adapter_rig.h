@@ -32,6 +32,9 @@ class AdapterOnDisk {
   void Add(const std::string& name, const Shape& shape, float scale = 1.0F) {
     std::vector<float> values(static_cast<std::size_t>(NumElements(shape)));
     for (float& value : values) value = scale * next_++;
+    Add(name, std::move(values), shape);
+  }
+  void Add(const std::string& name, std::vector<float> values, const Shape& shape) {
     specs_.push_back({name, DType::kF32, shape});
     values_[name] = std::move(values);
   }
@@ -64,10 +67,11 @@ class AdapterOnDisk {
 class Rank {
  public:
   explicit Rank(const std::string& config, const ParallelConfig& parallel = {}, std::vector<std::string> modules = {},
-                const ReceiverOptions& receiver = {})
+                std::int64_t max_rank = 4, const ReceiverOptions& receiver = {})
       : slots_(AdapterTermsOf(*TreeOfConfig(config, parallel), modules),
-               {.slots = 2, .max_rank = 4, .dtype = DType::kF32}, memory_, memory_),
-        receiver_(TreeOfConfig(config, parallel), parallel, {.max_rank = 4, .modules = modules, .dtype = DType::kF32},
+               {.slots = 2, .max_rank = max_rank, .dtype = DType::kF32}, memory_, memory_),
+        receiver_(TreeOfConfig(config, parallel), parallel,
+                  {.max_rank = max_rank, .modules = modules, .dtype = DType::kF32},
                   {slots_.Buffers(0), slots_.Buffers(1)}, receiver) {
     for (std::size_t slot = 0; slot < 2; ++slot) {
       for (const CapturedBuffer& buffer : slots_.Buffers(slot)) {
@@ -80,6 +84,7 @@ class Rank {
   LoadedAdapter Load(const std::string& path, std::size_t slot = 0) { return receiver_.Load(slot, {.path = path}); }
   LoadedAdapter Load(const AdapterSource& source, std::size_t slot = 0) { return receiver_.Load(slot, source); }
 
+  std::int64_t max_rank() const { return slots_.sizes().max_rank; }
   // Elements of a slot's buffer, row-major.
   std::span<const float> Values(const std::string& buffer, std::size_t slot = 0) const {
     for (const CapturedBuffer& each : slots_.Buffers(slot)) {

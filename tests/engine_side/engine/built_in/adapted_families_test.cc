@@ -2,8 +2,10 @@
 // its fp32 weights, and ranks against one rank.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -166,6 +168,57 @@ TEST_P(AdaptedFamilies, RanksAgreeWithOneRank) {
   threads.clear();
   EXPECT_EQ(logits[0], logits[1]);
   EXPECT_LT(DifferenceOf(logits[0], expected), GetParam().tolerance);
+}
+
+// Golden case 23: Gemma's embedding scales what an adapter adds as it scales its own rows: (W + s B A)[x] *
+// embed_scale. The blocks add nothing, so that the head meets the normalized embedding alone.
+TEST(AdaptedGemma, Case23TheEmbeddingsAdapterIsScaledAsTheEmbeddingIs) {
+  SingleRank alone;
+  FamilyRank rank(ConfigOf(Families()[2]), {}, alone);
+  const auto buffer = [&](const std::string& name) -> const CapturedBuffer& {
+    return *std::ranges::find(rank.buffers(), name, &CapturedBuffer::name);
+  };
+  for (const CapturedBuffer& each : rank.buffers()) {
+    if (each.name.find("o_proj") == std::string::npos && each.name.find("down_proj") == std::string::npos) continue;
+    std::memset(each.address, 0, static_cast<std::size_t>(NumBytes(each.dtype, each.shape)));
+  }
+  const auto is_embedding = [](const AdapterTerm& term) { return term.layer == "model.embed_tokens"; };
+  rank.slots().Fill(1, {.seed = 23, .rank = 5, .scale = 0.9F, .has = is_embedding});
+  const auto terms = rank.slots().slots().terms();
+  const auto term = static_cast<std::size_t>(std::ranges::find_if(terms, is_embedding) - terms.begin());
+  const auto* rows = reinterpret_cast<const float*>(buffer("model.embed_tokens.weight").address);
+  const auto* head = reinterpret_cast<const float*>(buffer("lm_head.weight").address);
+  const auto* norm = reinterpret_cast<const float*>(buffer("model.norm.weight").address);
+  constexpr std::int64_t kHidden = 24;
+  const auto expected_of = [&](std::int32_t token) {
+    std::vector<double> x;
+    double squares = 0;
+    for (std::int64_t i = 0; i < kHidden; ++i) {
+      double delta = 0;
+      for (std::int64_t j = 0; j < 5; ++j)
+        delta += rank.slots().B(term, 1, 0, i, j) * rank.slots().A(term, 1, 0, j, token);
+      x.push_back((double{rows[token * kHidden + i]} + double{0.9F} * delta) * static_cast<double>(std::sqrt(24.0F)));
+      squares += x.back() * x.back();
+    }
+    std::vector<double> logits(50);
+    for (std::int64_t i = 0; i < kHidden; ++i) {
+      const double normed =
+          x[static_cast<std::size_t>(i)] / std::sqrt(squares / kHidden + 1e-6) * (1 + double{norm[i]});
+      for (std::int64_t v = 0; v < 50; ++v)
+        logits[static_cast<std::size_t>(v)] += normed * double{head[v * kHidden + i]};
+    }
+    return logits;
+  };
+  const std::vector<float> base = LogitsOf(rank, {-1, -1, -1}), got = LogitsOf(rank, {1, 1, 1});
+  EXPECT_GT(DifferenceOf(got, base), 0.05F);
+  std::vector<float> expected;
+  for (const auto& prompt : kPrompts) {
+    for (const std::int32_t token : prompt) {
+      const std::vector<double> logits = expected_of(token);
+      expected.insert(expected.end(), logits.begin(), logits.end());
+    }
+  }
+  EXPECT_LT(DifferenceOf(got, expected), 2e-6F);
 }
 
 INSTANTIATE_TEST_SUITE_P(OfEveryKind, AdaptedFamilies, ::testing::ValuesIn(Families()),
