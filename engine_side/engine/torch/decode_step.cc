@@ -90,7 +90,7 @@ DecodeStep::DecodeStep(const DecoderDescription& description, const at::Device& 
     const auto slots = static_cast<std::int64_t>(adapters_->sizes().slots);
     const auto numbers = static_cast<std::int64_t>(adapters_->numbers_of_slot());
     staged_scales_ = at::zeros({slots, numbers}, at::TensorOptions(at::kFloat).pinned_memory(device_.is_cuda()));
-    inputs_.adapter_scales = at::empty({slots, numbers}, at::TensorOptions(at::kFloat).device(device_));
+    inputs_.adapter_scales = at::zeros({slots, numbers}, at::TensorOptions(at::kFloat).device(device_));
   }
   logits_ = at::zeros({shape_.rows, lm_head_.rows()}, at::TensorOptions(at::kFloat).device(device_));
   Put({});
@@ -113,12 +113,18 @@ void DecodeStep::Put(std::span<const DecodeRow> rows) {
   if (adapters_ != nullptr) PutScales();
 }
 
+// Copies them only after a load: between loads they stay as they are.
 void DecodeStep::PutScales() {
-  auto* scales = staged_scales_.mutable_data_ptr<float>();
+  auto* staged = staged_scales_.mutable_data_ptr<float>();
+  bool changed = false;
   for (std::size_t slot = 0; slot < adapters_->sizes().slots; ++slot) {
-    for (const AdapterNumbers& numbers : adapters_->Numbers(slot)) *scales++ = numbers.rank > 0 ? numbers.scale : 0.0F;
+    for (const AdapterNumbers& numbers : adapters_->Numbers(slot)) {
+      const float scale = numbers.rank > 0 ? numbers.scale : 0.0F;
+      changed = changed || *staged != scale;
+      *staged++ = scale;
+    }
   }
-  inputs_.adapter_scales.copy_(staged_scales_, /*non_blocking=*/true);
+  if (changed) inputs_.adapter_scales.copy_(staged_scales_, /*non_blocking=*/true);
 }
 
 void DecodeStep::Check(std::span<const DecodeRow> rows) const {

@@ -37,9 +37,9 @@ class DecodeStep {
 
   static at::Device DeviceOf(std::span<const CapturedBuffer> buffers);
 
-  // Copies to the inputs what the next Queue computes, and the adapter slots' scales, which it may change; rows beyond
-  // these are not used. Throws kInvalidArgument, naming the row, for too many rows, for a token, position, slot or
-  // adapter slot that is out of range, and, if is_recurrent(), for two rows of one slot.
+  // Copies to the inputs what the next Queue computes and, where they have changed, the adapter slots' scales; rows
+  // beyond these are not used. Throws kInvalidArgument, naming the row, for too many rows, for a token, position, slot
+  // or adapter slot that is out of range, and, if is_recurrent(), for two rows of one slot.
   void Put(std::span<const DecodeRow> rows);
   // Queues the operations, and does not wait for them. They read inputs, weights and cache, and write the cache and the
   // logits.

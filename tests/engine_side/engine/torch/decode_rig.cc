@@ -111,6 +111,11 @@ std::vector<float> DecodeRig::DecoderLogits(const std::vector<std::int32_t>& slo
 }
 
 std::vector<float> GraphLogits(DecodeGraph& graph, const std::vector<std::int32_t>& slots) {
+  return LogitsOfSteps([&](std::span<const DecodeRow> rows) { return graph.Run(rows); }, graph.is_recurrent(), slots);
+}
+
+std::vector<float> LogitsOfSteps(const std::function<Logits(std::span<const DecodeRow>)>& run, bool of_one_position,
+                                 const std::vector<std::int32_t>& slots) {
   std::vector<DecodeRow> rows;
   for (std::size_t i = 0; i < DecodeRig::sequences().size(); ++i) {
     const auto& tokens = DecodeRig::sequences()[i];
@@ -124,9 +129,9 @@ std::vector<float> GraphLogits(DecodeGraph& graph, const std::vector<std::int32_
   std::ranges::stable_sort(rows, {}, &DecodeRow::position);
   std::vector<std::vector<float>> of_sequence(DecodeRig::sequences().size());
   for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
-    end = EndOfStep(rows, begin, graph.is_recurrent());
+    end = EndOfStep(rows, begin, of_one_position);
     const auto step = std::span<const DecodeRow>(rows).subspan(begin, end - begin);
-    const Logits logits = graph.Run(step);
+    const Logits logits = run(step);
     for (std::size_t r = 0; r < step.size(); ++r) {
       auto& to = of_sequence[static_cast<std::size_t>(step[r].slot)];
       to.insert(to.end(), logits.row(r).begin(), logits.row(r).end());

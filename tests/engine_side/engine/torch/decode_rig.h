@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,7 +54,9 @@ class DecodeRig {
   std::unique_ptr<Receiver> receiver_;
 };
 
-// The same by a graph of that shape: the sequences' tokens in turn.
+// The same by steps of that shape: the sequences' tokens in turn. `of_one_position`: a step has one row of a sequence.
+std::vector<float> LogitsOfSteps(const std::function<Logits(std::span<const DecodeRow>)>& run, bool of_one_position,
+                                 const std::vector<std::int32_t>& slots);
 std::vector<float> GraphLogits(DecodeGraph& graph, const std::vector<std::int32_t>& slots = {-1, -1, -1});
 // max|difference| / max|b|; NaN where any is.
 float RelativeDifference(const std::vector<float>& a, const std::vector<float>& b);
