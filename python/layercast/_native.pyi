@@ -9,6 +9,8 @@ _Spec: TypeAlias = tuple[str, str, _Shape]
 _Progress: TypeAlias = Callable[..., None] | None
 
 __version__: str
+ADAPTERS_PREFIX: str
+ADAPTER_CONFIG_TENSOR: str
 
 class Version:
     """One complete, immutable set of weights: ``{lineage, step, digest}``. ``digest`` has 32 hexadecimal digits."""

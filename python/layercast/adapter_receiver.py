@@ -102,7 +102,8 @@ class AdapterReceiver(OfOneProcess):
     """Fills slots with LoRA adapters, in place: a slot's addresses stay, so that captured CUDA graphs do.
 
     Args:
-        model: a folder with a config.json; or a :class:`layercast.Recording` of what the engine's own loader does.
+        model: a folder with a config.json; or a :class:`layercast.Recording` of what the engine's own loader does, which
+            takes no adapters of the embedding.
         slots: of each slot the engine's tensors by name, as :func:`adapter_parts` says them, of any strides.
         max_rank: the largest rank of a module, 1 to 512.
         modules: layers that adapters may change; by default all.

@@ -16,9 +16,6 @@ from layercast.recording import Box, Copy, Recording
 from layercast.tensor import TensorSpec
 
 
-_ADAPTERS, _CONFIG = "adapters/", "config"  # "adapters/NAME/config" is the configuration, as text
-
-
 @dataclass(frozen=True, slots=True)
 class Offered:
     """A version that publishers have. ``config`` is the text of its model's config.json; "": they have none.
@@ -54,8 +51,8 @@ def offered(
     specs: list[TensorSpec] = []
     adapters: dict[str, list[TensorSpec]] = {}
     for spec in (TensorSpec(*row) for row in rows):
-        of = spec.name.removeprefix(_ADAPTERS).split("/", 1)
-        is_adapters = spec.name.startswith(_ADAPTERS) and len(of) == 2
+        of = spec.name.removeprefix(_native.ADAPTERS_PREFIX).split("/", 1)
+        is_adapters = spec.name.startswith(_native.ADAPTERS_PREFIX) and len(of) == 2
         (adapters.setdefault(of[0], []) if is_adapters else specs).append(spec)
     return Offered(version, tuple(specs), config, {name: tuple(each) for name, each in adapters.items()})
 
@@ -95,8 +92,8 @@ def fetch_adapter(
     if name not in found.adapters:
         raise NotFound(f"version {found.version} has no adapter '{name}': it has {known}")
     taken = _taken(endpoints, found, found.adapters[name], timeout)
-    tensors = {tensor.removeprefix(f"{_ADAPTERS}{name}/"): value for tensor, value in taken.items()}
-    said = json.loads(bytes(tensors.pop(_CONFIG).numpy()))
+    tensors = {tensor.removeprefix(f"{_native.ADAPTERS_PREFIX}{name}/"): value for tensor, value in taken.items()}
+    said = json.loads(bytes(tensors.pop(_native.ADAPTER_CONFIG_TENSOR).numpy()))
     base = Version(**said["base"]) if said["base"] else None
     return FetchedAdapter(found.version, name, said["config"], base, tensors)
 

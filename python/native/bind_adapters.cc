@@ -11,6 +11,7 @@
 #include "python/native/owned.h"
 #include "python/native/python_tensors.h"
 #include "python/native/waits.h"
+#include "src/tensor/adapter_tensor_name.h"
 
 namespace layercast::python {
 namespace {
@@ -115,6 +116,8 @@ void BindAdapters(nb::module_& module) {
       .def("load", [](OwnedAdapterReceiver& self, std::size_t slot, const nb::kwargs& options) {
         return Load(self, slot, SourceFrom(options), Option(options, "attempt", std::uint64_t{0}));
       });
+  module.attr("ADAPTERS_PREFIX") = std::string(kAdaptersPrefix);
+  module.attr("ADAPTER_CONFIG_TENSOR") = std::string(kAdapterConfigTensor);
   module.def("adapter_parts", [](const nb::kwargs& options) { return PartsOf(options); });
 }
 
