@@ -1,8 +1,8 @@
 #include "tests/engine_side/engine/torch/blocks/block_pair.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
@@ -54,6 +54,9 @@ BlockPair::BlockPair(const BlockKind& kind, DType dtype)
   lookup.CheckAllUsed();
   tensor_block_ = MakeTensorBlock(description, TensorContext{rotary_tensors_, at::kCPU, *TorchTypeOf(dtype), kShape});
   block_ = MakeBlock(description, BlockContext{alone_, dtype});
+  const auto indices = [] { return at::empty({kShape.rows}, at::kLong); };
+  step_inputs_ = {at::Tensor(), indices(), indices(), indices(), at::empty_like(Scales())};
+  step_rows_ = at::empty({kShape.rows, kHidden}, at::kFloat);
   inputs_ = Rounded(Normal({static_cast<std::int64_t>(Tokens().size()), kHidden}, 1), *TorchTypeOf(dtype));
 }
 
@@ -151,18 +154,31 @@ at::Tensor BlockPair::Scales() const {
   return at::tensor(scales).view({kAdapterSlots, -1});
 }
 
-// Rows that are not used are nobody's, and no numbers.
+void BlockPair::Record() {
+  Place({}, at::empty({0, kHidden}));
+  recorded_.emplace([&] { step_out_ = tensor_block_->Forward(step_inputs_, step_rows_); });
+}
+
 at::Tensor BlockPair::Step(const std::vector<Token>& tokens, const at::Tensor& rows) {
+  Place(tokens, rows);
+  if (!recorded_) return tensor_block_->Forward(step_inputs_, step_rows_);
+  recorded_->Replay();
+  return step_out_.clone();
+}
+
+// Rows that are not used are nobody's, and no numbers.
+void BlockPair::Place(const std::vector<Token>& tokens, const at::Tensor& rows) {
   std::vector<std::int64_t> positions(kShape.rows, 0), slots(kShape.rows, kShape.slots), adapters(kShape.rows, -1);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     positions[i] = tokens[i].position;
     slots[i] = tokens[i].sequence;
     adapters[i] = adapters_of_[static_cast<std::size_t>(tokens[i].sequence)];
   }
-  const StepInputs inputs{at::Tensor(), at::tensor(positions), at::tensor(slots), at::tensor(adapters), Scales()};
-  const at::Tensor unused =
-      at::full({kShape.rows - rows.size(0), kHidden}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
-  return tensor_block_->Forward(inputs, at::cat({rows, unused}));
+  step_inputs_.positions.copy_(at::tensor(positions));
+  step_inputs_.slots.copy_(at::tensor(slots));
+  step_inputs_.adapters.copy_(at::tensor(adapters));
+  step_inputs_.adapter_scales.copy_(Scales());
+  step_rows_.fill_(std::numeric_limits<float>::quiet_NaN()).narrow(0, 0, rows.size(0)).copy_(rows);
 }
 
 }  // namespace layercast::testing

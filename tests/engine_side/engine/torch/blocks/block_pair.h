@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "layercast/captured_buffers.h"
 #include "layercast/model/layer_context.h"
 #include "layercast/model/module.h"
+#include "tests/engine_side/engine/torch/recorded_step.h"
 #include "tests/support/filled_slots.h"
 
 namespace layercast::testing {
@@ -39,6 +41,8 @@ class BlockPair {
   // In steps of a few rows, some of which are not used. `inputs`: as many as there are tokens.
   at::Tensor InTensors(const at::Tensor& inputs);
   at::Tensor InTensors() { return InTensors(inputs_); }
+  // From now on InTensors replays operations that are recorded now, with whatever is in the adapters' slots.
+  void Record();
   // A sequence of such inputs in every slot, as long as one can be.
   void FillSlots(float value);
 
@@ -55,6 +59,7 @@ class BlockPair {
   static std::vector<Token> Tokens();
   std::vector<std::vector<std::size_t>> Steps() const;  // which tokens, in turn
   at::Tensor Step(const std::vector<Token>& tokens, const at::Tensor& rows);
+  void Place(const std::vector<Token>& tokens, const at::Tensor& rows);
   at::Tensor Scales() const;  // StepInputs::adapter_scales
   void AddBuffers(const Module& module, const std::string& path);
 
@@ -70,6 +75,10 @@ class BlockPair {
   std::unique_ptr<Block> block_;
   std::unique_ptr<TensorBlock> tensor_block_;
   at::Tensor inputs_;
+  // Of a step, in memory that does not move.
+  StepInputs step_inputs_;
+  at::Tensor step_rows_, step_out_;
+  std::optional<RecordedStep> recorded_;
 };
 
 }  // namespace layercast::testing

@@ -222,6 +222,22 @@ TEST_P(TensorBlocks, QueueTheSameOperationsWhateverTheNumbers) {
   }
 }
 
+TEST_P(TensorBlocks, CouldBeCapturedBeforeTheirAdaptersAreLoaded) {
+  BlockPair eager(GetParam(), DType::kBF16), captured(GetParam(), DType::kBF16);
+  captured.Record();
+  const at::Tensor base = eager.InTensors();
+  EXPECT_TRUE(captured.InTensors().equal(base));
+  for (BlockPair* pair : {&eager, &captured}) FillAdapters(*pair);
+  const at::Tensor adapted = eager.InTensors();
+  EXPECT_TRUE(captured.InTensors().equal(adapted));
+  EXPECT_FALSE(adapted.equal(base));
+  for (BlockPair* pair : {&eager, &captured}) {
+    pair->adapters().Fill(1, {.seed = 5, .rank = 2});
+    pair->UseAdapters({1, 2, 1});
+  }
+  EXPECT_TRUE(captured.InTensors().equal(eager.InTensors()));
+}
+
 TEST(TensorMoe, AnExpertsRowsAloneFeelWhatItMakes) {
   BlockPair pair(MixtureKind("Mixture", {}), DType::kF32);
   pair.KernelTensor("block.experts.w2_weight")[2].fill_(kNoNumber);
