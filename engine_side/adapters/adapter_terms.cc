@@ -111,7 +111,7 @@ void AddTerms(const Module& root, const Module& module, const std::string& path,
   if (IsLookup(module) && !LooksUp(root)) return;
   if (const std::string_view tied_to = module.tied_to(); !tied_to.empty()) {
     if (!HasHead(root)) return;
-    const Module* tied = const_cast<Module&>(root).FindModule(tied_to);
+    const Module* tied = root.FindModule(tied_to);
     if (tied != nullptr && !tied->parameters().empty()) TermsOfLayer(module, path, terms).AddTiedHead(*tied);
     return;
   }

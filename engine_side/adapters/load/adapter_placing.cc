@@ -159,7 +159,7 @@ class Placer {
   // The layer of a module whose base weight is another layer's: a tied head.
   std::string TiedLayer(const AdapterModule& module) const {
     for (const AdapterTerm& term : room_.terms) {
-      const Module* const layer = const_cast<Module&>(base_).FindModule(term.layer);
+      const Module* const layer = base_.FindModule(term.layer);
       if (layer != nullptr && !layer->tied_to().empty()) return term.layer;
     }
     return module.path;
@@ -185,6 +185,12 @@ class Placer {
       for (std::int64_t e = 0; e < piece.experts.count; ++e) {
         PlaceTerm(module, index, piece.experts.destination + e, piece.experts.source + e, rows, piece);
       }
+    }
+    if (!placed && module.embedding && base_.config() == nullptr) {
+      Refuse(module,
+             "it has factors of an embedding, and a recorded loader does not say which layers look tokens up: make the "
+             "receiver from the model's config.json, or train no adapter of the embedding",
+             ErrorCode::kUnsupported);
     }
     if (!placed) {
       Refuse(module, module.embedding ? "it has factors of an embedding, and the layer is none"

@@ -270,7 +270,7 @@ class AdapterReceiver::Impl {
                          .elsewhere = placing.elsewhere,
                          .warnings = offered.adapter.warnings,
                          .unused = offered.adapter.unused,
-                         .zero_modules = offered.zero_modules,
+                         .zero_modules = *offered.zero_modules,
                          .digest = {},
                          .report = report};
     std::size_t number = 0;

@@ -36,8 +36,6 @@ OfferedAdapter InFolder(const std::string& path) {
   for (std::uint32_t i = 0; i < offered.tensors.size(); ++i) offered.of_adapter.push_back(i);
   offered.adapter = ReadAdapterTensors(offered.tensors, offered.config);
   CheckTiedFactors(offered.adapter, offered.config, [&](std::uint32_t index) { return folder.Read(index); });
-  offered.zero_modules = static_cast<std::uint64_t>(std::ranges::count_if(
-      offered.adapter.modules, [&](const AdapterModule& module) { return IsZero(folder.Read(module.b).tensor); }));
   return offered;
 }
 
@@ -89,7 +87,7 @@ OfferedAdapter AtPublishers(const AdapterSource& source, const AskingRank& askin
                                          " has no configuration among its tensors");
   }
   offered.adapter = ReadAdapterTensors(offered.own, offered.config);
-  offered.zero_modules =
+  *offered.zero_modules =
       static_cast<std::uint64_t>(std::ranges::count_if(offered.adapter.modules, [&](const AdapterModule& module) {
         return manifest.entry(offered.of_adapter[module.b]).amax == 0;
       }));
@@ -126,12 +124,16 @@ ReloadSource BytesOf(OfferedAdapter& offered, const AdapterSource& source) {
     return FromOpenPublishers({.endpoints = source.publishers, .lineage = offered.lineage, .step = offered.step},
                               std::move(offered.session));
   }
-  return FromIterator(
-      MakeWeightsIterator([folder = offered.folder, next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
-        if (next == folder->specs().size()) return std::nullopt;
-        return folder->Read(next++);
-      }),
-      offered.tensors);
+  std::vector<bool> is_b(offered.tensors.size());
+  for (const AdapterModule& module : offered.adapter.modules) is_b[module.b] = true;
+  return FromIterator(MakeWeightsIterator([folder = offered.folder, zeros = offered.zero_modules, is_b,
+                                           next = std::size_t{0}]() mutable -> std::optional<NamedTensor> {
+                        if (next == folder->specs().size()) return std::nullopt;
+                        NamedTensor tensor = folder->Read(next);
+                        if (is_b[next++] && IsZero(tensor.tensor)) ++*zeros;
+                        return tensor;
+                      }),
+                      offered.tensors);
 }
 
 }  // namespace layercast

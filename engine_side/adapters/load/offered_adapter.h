@@ -30,8 +30,9 @@ struct OfferedAdapter {
   std::vector<std::uint32_t> of_adapter;  // their indices in `tensors`
   std::optional<std::uint32_t> text{};    // index of the tensor that has config_text
   AdapterTensors adapter;                 // of `own`
-  std::uint64_t zero_modules = 0;         // whose B is known to be all zeros
-  std::optional<std::uint64_t> step{};    // of the version, from publishers
+  // Whose B is known to be all zeros. Of a folder they are counted as its bytes are read; that walk is the other owner.
+  std::shared_ptr<std::uint64_t> zero_modules = std::make_shared<std::uint64_t>(0);
+  std::optional<std::uint64_t> step{};  // of the version, from publishers
   std::string lineage{};
   bool is_stream = false;
   std::shared_ptr<const AdapterFolder>

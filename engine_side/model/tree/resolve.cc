@@ -34,8 +34,8 @@ std::string Named(const TensorSpec& spec, const Resolution& resolution) {
 
 }  // namespace
 
-Module* Module::FindModule(std::string_view path) {
-  Module* module = this;
+const Module* Module::FindModule(std::string_view path) const {
+  const Module* module = this;
   while (module != nullptr && !path.empty()) {
     const auto [head, tail] = SplitFirst(path);
     const Route* route = module->FindRoute(head);

@@ -85,7 +85,8 @@ class LAYERCAST_PUBLIC Module {
   const Module* FindChild(std::string_view name) const;  // null: there is none
   // The module at `path` below this one, by the names of children ("model.layers.0.mlp"), or this one for an empty
   // path. Null if there is none.
-  Module* FindModule(std::string_view path);
+  Module* FindModule(std::string_view path) { return const_cast<Module*>(std::as_const(*this).FindModule(path)); }
+  const Module* FindModule(std::string_view path) const;
   std::span<const Parameter> parameters() const { return parameters_; }
   std::span<Parameter> parameters() { return parameters_; }
   // The tensors that are computed from this layer's parameters, once for each version, after the last parameter came.

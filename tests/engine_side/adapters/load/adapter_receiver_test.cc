@@ -15,6 +15,7 @@
 
 #include "engine_side/adapters/adapter_slots.h"
 #include "layercast/error.h"
+#include "layercast/recorded_model.h"
 #include "tests/engine_side/adapters/load/adapter_models.h"
 #include "tests/engine_side/adapters/load/adapter_rig.h"
 #include "tests/support/error_of.h"
@@ -271,6 +272,46 @@ TEST(AdapterReceiver, RefusesWhatSlotsHaveNoRoomFor) {
   adapter.AddPair("mlp.up_proj", 2, 64, 24);
   EXPECT_THAT(ErrorOf([&] { Rank(kLlama, {}, {"qkv_proj"}).Load(adapter.Write()); }, ErrorCode::kUnsupported),
               AllOf(HasSubstr("mlp.up_proj"), HasSubstr("adapter modules")));
+}
+
+// A recorded loader says where weights go, and not what the engine does with them.
+TEST(AdapterReceiver, RefusesAnEmbeddingsAdapterWhereTheLoaderWasRecordedAndSaysWhatToDo) {
+  Recording recording;
+  recording.sources = {{"model.embed_tokens.weight", DType::kBF16, {100, 64}},
+                       {"model.layers.0.self_attn.o_proj.weight", DType::kBF16, {64, 64}}};
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    const Shape& shape = recording.sources[i].shape;
+    recording.parameters.push_back({.spec = recording.sources[i]});
+    recording.copies.push_back({.source = i, .parameter = i, .from = Box::Whole(shape), .to = Box::Whole(shape)});
+  }
+  HostMemory memory;
+  const AdapterOptions options{.max_rank = 4, .dtype = DType::kF32};
+  AdapterSlots slots(AdapterTermsOf(*TreeOf(recording)), {.slots = 1, .max_rank = 4, .dtype = DType::kF32}, memory,
+                     memory);
+  AdapterReceiver receiver(TreeOf(recording), {}, options, {slots.Buffers(0)});
+  AdapterOnDisk linear, embedding;
+  linear.AddPair("self_attn.o_proj", 2, 64, 64);
+  EXPECT_EQ(receiver.Load(0, {.path = linear.Write()}).modules, 1U);
+  embedding.AddPair("self_attn.o_proj", 2, 64, 64);
+  embedding.Add("base_model.model.model.embed_tokens.lora_embedding_A", {2, 100});
+  embedding.Add("base_model.model.model.embed_tokens.lora_embedding_B", {64, 2});
+  EXPECT_THAT(ErrorOf([&] { receiver.Load(0, {.path = embedding.Write()}); }, ErrorCode::kUnsupported),
+              AllOf(HasSubstr("model.embed_tokens"), HasSubstr("config.json")));
+}
+
+TEST(AdapterReceiver, SaysOfHowManyModulesBIsZeros) {
+  AdapterOnDisk adapter;
+  adapter.AddPair("self_attn.q_proj", 2, 64, 64);
+  adapter.Add(kPrefix + "self_attn.o_proj.lora_A.weight", {2, 64});
+  adapter.Add(kPrefix + "self_attn.o_proj.lora_B.weight", std::vector<float>(128, -0.0F), {64, 2});
+  adapter.Add(kPrefix + "mlp.up_proj.lora_A.weight", std::vector<float>(128), {2, 64});  // what is zero is not a B
+  adapter.Add(kPrefix + "mlp.up_proj.lora_B.weight", {24, 2});
+  const std::string path = adapter.Write();
+  for (int rank = 0; rank < 2; ++rank) {
+    Rank engine(kLlama, {.tp_rank = rank, .tp_size = 2});
+    EXPECT_EQ(engine.Load(path).zero_modules, 1U);
+    EXPECT_EQ(engine.Load(path).zero_modules, 1U) << "once more, by the same plan";
+  }
 }
 
 TEST(AdapterReceiver, RefusesTwoModulesForTheSameRows) {

@@ -47,7 +47,7 @@ class RelayedAdapters : public ::testing::Test {
                                       const ParallelConfig& parallel = {}) {
     static int engines = 0;
     return std::make_unique<Rank>(
-        kLlama, parallel, std::vector<std::string>{},
+        kLlama, parallel, std::vector<std::string>{}, 4,
         ReceiverOptions{.engine = "engine-" + std::to_string(++engines), .chunk_bytes = 256, .relay = relay});
   }
   static std::uint64_t RelayedTo(const LoadedAdapter& loaded) {
