@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from layercast import _native
@@ -40,6 +40,32 @@ class FetchedAdapter:
     tensors: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class OfferedAdapter:
+    """A LoRA adapter of a version, of which only the configuration was taken. ``specs``: its factors under PEFT's names."""
+
+    version: Version
+    name: str
+    config: dict[str, Any]
+    base: Version | None
+    specs: tuple[TensorSpec, ...]
+    _endpoints: list[str]
+    _every: tuple[TensorSpec, ...]  # of the version
+    _timeout: float
+
+    def take(self, recording: Recording, buffers: dict[str, Any]) -> None:
+        """Fills the recording's parameters. Its sources are the factors, by PEFT's names. Raises as :func:`fetch`."""
+        prefix = f"{_ADAPTERS}{self.name}/"
+        copies = tuple(replace(copy, source=prefix + copy.source) for copy in recording.copies)
+        _take(self._endpoints, self.version, replace(recording, sources=self._every, copies=copies), buffers, self._timeout)
+
+    def fetch(self) -> FetchedAdapter:
+        """Its factors whole. Raises as :func:`fetch`."""
+        tensors = _empty(self.specs)
+        self.take(_whole(self.specs), tensors)
+        return FetchedAdapter(self.version, self.name, self.config, self.base, tensors)
+
+
 def offered(
     endpoints: str | Iterable[str], *, lineage: str = "", step: int | None = None, timeout: float = 10.0
 ) -> Offered:
@@ -71,17 +97,19 @@ def fetch(
     """
     endpoints = endpoints_of(endpoints)
     found = offered(endpoints, lineage=lineage, step=step, timeout=timeout)
-    return found.version, _taken(endpoints, found, found.specs, timeout)
+    tensors = _empty(found.specs)
+    _take(endpoints, found.version, replace(_whole(found.specs), sources=_every(found)), tensors, timeout)
+    return found.version, tensors
 
 
-def fetch_adapter(
+def find_adapter(
     endpoints: str | Iterable[str],
     *,
     name: str = "",
     lineage: str = "",
     step: int | None = None,
     timeout: float = 300.0,
-) -> FetchedAdapter:
+) -> OfferedAdapter:
     """A LoRA adapter of a version, by default its only one. Raises as :func:`fetch`."""
     endpoints = endpoints_of(endpoints)
     found = offered(endpoints, lineage=lineage, step=step, timeout=timeout)
@@ -91,25 +119,38 @@ def fetch_adapter(
     name = name or next(iter(found.adapters), "")
     if name not in found.adapters:
         raise NotFound(f"version {found.version} has no adapter '{name}': it has {known}")
-    taken = _taken(endpoints, found, found.adapters[name], timeout)
-    tensors = {tensor.removeprefix(f"{_native.ADAPTERS_PREFIX}{name}/"): value for tensor, value in taken.items()}
-    said = json.loads(bytes(tensors.pop(_native.ADAPTER_CONFIG_TENSOR).numpy()))
+    own = {spec.name.removeprefix(f"{_native.ADAPTERS_PREFIX}{name}/"): spec for spec in found.adapters[name]}
+    config = own.pop(_native.ADAPTER_CONFIG_TENSOR)
+    text = _empty((config,))
+    _take(endpoints, found.version, replace(_whole((config,)), sources=_every(found)), text, timeout)
+    said = json.loads(bytes(text[config.name].numpy()))
     base = Version(**said["base"]) if said["base"] else None
-    return FetchedAdapter(found.version, name, said["config"], base, tensors)
+    specs = tuple(replace(spec, name=short) for short, spec in own.items())
+    return OfferedAdapter(found.version, name, said["config"], base, specs, endpoints, _every(found), timeout)
 
 
-def _taken(
-    endpoints: list[str], found: Offered, specs: tuple[TensorSpec, ...], timeout: float
-) -> dict[str, Any]:
-    """These tensors of the version, as they are."""
+def _every(found: Offered) -> tuple[TensorSpec, ...]:
+    return (*found.specs, *(spec for each in found.adapters.values() for spec in each))
+
+
+def _empty(specs: Iterable[TensorSpec]) -> dict[str, Any]:
     import torch
+
+    return {spec.name: torch.empty(spec.shape, dtype=torch_dtype(spec.dtype)) for spec in specs}
+
+
+def _whole(specs: tuple[TensorSpec, ...]) -> Recording:
+    """Of these tensors, as they are."""
 
     def whole(spec: TensorSpec) -> Box:
         return Box((0,) * len(spec.shape), tuple(spec.shape))
 
-    tensors = {spec.name: torch.empty(spec.shape, dtype=torch_dtype(spec.dtype)) for spec in specs}
-    every = (*found.specs, *(spec for each in found.adapters.values() for spec in each))
     copies = tuple(Copy(spec.name, spec.name, whole(spec), whole(spec)) for spec in specs)
-    with Receiver(Recording(every, specs, copies, {}), buffers=tensors, commit="in_place", timeout=timeout) as receiver:
-        receiver.reload_weights(endpoints, lineage=found.version.lineage, step=found.version.step)
-    return tensors
+    return Recording(specs, specs, copies, {})
+
+
+def _take(
+    endpoints: list[str], version: Version, recording: Recording, buffers: dict[str, Any], timeout: float
+) -> None:
+    with Receiver(recording, buffers=buffers, commit="in_place", timeout=timeout) as receiver:
+        receiver.reload_weights(endpoints, lineage=version.lineage, step=version.step)

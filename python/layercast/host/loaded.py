@@ -135,7 +135,7 @@ class Result:
         """A parameter that is zeros alone needs a tensor of which it takes nothing, for a receiver to wait for."""
         memory = self._memories.memory(self._targets[name])
         if memory is None or not memory.empty:
-            self._leave(name, "filled with zeros that come of no source")
+            self._leave(name, ZEROS_ALONE)
         else:
             self._copies[name] = [self._nothing(memory.empty[0], self._spec(name))]
 
@@ -156,6 +156,9 @@ class Result:
                 other = first.setdefault(copy.source, name)
                 if other.rpartition(".")[0] != name.rpartition(".")[0]:
                     self._leave(name, f"'{copy.source}' goes into '{other}' too, of another layer")
+
+
+ZEROS_ALONE = "filled with zeros that come of no source"
 
 
 def _nothing_of(shape: tuple[int, ...]) -> Box:

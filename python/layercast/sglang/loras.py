@@ -8,7 +8,7 @@ from typing import Any
 
 from layercast._native import Version
 from layercast.errors import FailedPrecondition, Unsupported
-from layercast.offered import FetchedAdapter, fetch_adapter
+from layercast.offered import FetchedAdapter, find_adapter
 
 
 def load_adapter(
@@ -28,9 +28,9 @@ def load_adapter(
     keys its prefix cache on a number that each load makes anew.
 
     Raises Unsupported for adapters with patterns of ranks or alphas, which SGLang would scale wrongly;
-    FailedPrecondition, in SGLang's words, for what it refuses; and as :func:`layercast.offered.fetch_adapter`.
+    FailedPrecondition, in SGLang's words, for what it refuses; and as :func:`layercast.offered.find_adapter`.
     """
-    fetched = fetch_adapter(endpoints, name=adapter, lineage=lineage, step=step, timeout=timeout)
+    fetched = find_adapter(endpoints, name=adapter, lineage=lineage, step=step, timeout=timeout).fetch()
     config = config_for_sglang(fetched)
     if name in engine.tokenizer_manager.lora_registry.get_all_adapters():
         _require(engine.unload_lora_adapter(name), name)

@@ -28,7 +28,7 @@ from fastapi.responses import JSONResponse
 
 from layercast.errors import Error, FailedPrecondition, InvalidArgument
 from layercast.vllm.gate import Gate
-from layercast.vllm.lora_adapters import path_of
+from layercast.vllm.adapter_paths import path_of, version_in
 from layercast.vllm.sync import Answers, Engine, Torn, answer_of
 
 _Work = Callable[[dict[str, Any]], dict[str, Any]]
@@ -60,6 +60,9 @@ class Door:
         self._engine: Engine | None = None
         self._client: Any = None
         self._models: Any = None  # vLLM's list of what requests may name
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._leaving: dict[str, list[str]] = {}  # digests of older versions, by name, that requests under way mean
+        self._retiring: set[asyncio.Task[None]] = set()
         self._keys: list[str] = []
         self._drain = 300.0
 
@@ -85,7 +88,8 @@ class Door:
         self._client = engine_client
         self._models = getattr(state, "openai_serving_models", None)
         self._keys = [key for key in (getattr(args, "api_key", None) or []) if key]
-        self._engine = Engine(self._caller(asyncio.get_running_loop()), self._stiller(asyncio.get_running_loop()))
+        self._loop = loop = asyncio.get_running_loop()
+        self._engine = Engine(self._caller(loop), self._stiller(loop))
 
     def _open_engine(self) -> Engine:
         if self._engine is None:
@@ -93,23 +97,49 @@ class Door:
         return self._engine
 
     def _load_adapter(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Loads it on all ranks, and then lets requests name it, by a path that no other version has."""
+        """Loads it on all ranks, and then lets requests name it, by a path and an id that no other version has. Those
+        under way end with the version that they began with, which is then dropped."""
         name = body.get("name", "")
-        if self._models is not None and self._models.is_base_model(name):
+        if self._models is None:
+            return _adapters(self._open_engine().load_adapter(**{"name": "", **body}))
+        if self._models.is_base_model(name):
             raise InvalidArgument(f"name: '{name}' is the base model")
-        said = _adapters(self._open_engine().load_adapter(**{"name": "", **body}))
-        if self._models is not None:
-            from vllm.lora.request import LoRARequest
+        from vllm.lora.request import LoRARequest
 
-            known = self._models.lora_requests
-            number = known[name].lora_int_id if name in known else self._models.lora_id_counter.inc(1)
-            known[name] = LoRARequest(name, number, path_of(name, said["adapters"][name]["digest"]))
+        number = self._models.lora_id_counter.inc(1)
+        said = _adapters(self._open_engine().load_adapter(**{"name": "", **body, "number": number}))
+        request = LoRARequest(name, number, path_of(name, said["adapters"][name]["digest"]))
+        assert self._loop is not None
+        self._run(self._loop, self._name(name, request))
         return said
+
+    async def _name(self, name: str, request: Any) -> None:
+        """From now on requests for the name mean this one."""
+        before = self._models.lora_requests.get(name)
+        self._models.lora_requests[name] = request
+        if before is None:
+            return
+        turn, (_, digest) = self._gate.turn(), version_in(before.lora_path) or ("", "")
+        self._leaving.setdefault(name, []).append(digest)
+        task = asyncio.create_task(self._retire(name, digest, turn))
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    async def _retire(self, name: str, digest: str, turn: int) -> None:
+        await self._gate.left(turn)
+        async with self._one:
+            self._leaving[name].remove(digest)
+            if self._models.lora_requests.get(name) is not None:
+                keep = self._leaving[name]
+                await asyncio.to_thread(self._open_engine().retire_adapter, name, keep)
 
     def _unload_adapter(self, body: dict[str, Any]) -> dict[str, Any]:
         engine, name = self._open_engine(), body.get("name", "")
         kept = self._models.lora_requests.pop(name, None) if self._models is not None else None
         try:
+            if kept is not None and body.get("pause_mode") != "abort":
+                assert self._loop is not None
+                self._run(self._loop, self._gate.left(self._gate.turn(), self._drain))
             return _adapters(engine.unload_adapter(**{"name": "", **body}))
         except Error:
             if kept is not None:

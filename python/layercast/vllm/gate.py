@@ -1,8 +1,10 @@
-"""Holds requests at the API server's door while an engine's weights change, so that none is refused and none is mixed."""
+"""Holds requests at the API server's door while an engine's weights change, so that none is refused and none is mixed; and
+knows when those have ended that came before something changed."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -23,7 +25,9 @@ class Gate:
         self._open.set()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._under_way = 0
+        self._turn = 0
+        self._under_way: Counter[int] = Counter()  # requests by the turn in which they came
+        self._one_ended = asyncio.Event()
 
     def wrap(self, application: _Application) -> _Application:
         """ASGI middleware."""
@@ -32,13 +36,15 @@ class Gate:
             if scope["type"] != "http" or scope["path"].startswith(_FREE):
                 return await application(scope, receive, send)
             await self._open.wait()
-            self._under_way += 1
+            came = self._turn
+            self._under_way[came] += 1
             self._idle.clear()
             try:
                 await application(scope, receive, send)
             finally:
-                self._under_way -= 1
-                if self._under_way == 0:
+                self._under_way[came] -= 1
+                self._one_ended.set()
+                if self._count() == 0:
                     self._idle.set()
 
         return gated
@@ -58,4 +64,24 @@ class Gate:
         try:
             await asyncio.wait_for(self._idle.wait(), timeout)
         except TimeoutError:
-            raise DeadlineExceeded(f"{self._under_way} requests are still under way after {timeout:g} s") from None
+            raise DeadlineExceeded(f"{self._count()} requests are still under way after {timeout:g} s") from None
+
+    def turn(self) -> int:
+        """Requests that come from now on are told from those of this turn, whose number is returned, and before."""
+        self._turn += 1
+        return self._turn - 1
+
+    async def left(self, turn: int, timeout: float | None = None) -> None:
+        """Waits until no request is under way that came in this turn or before. Raises DeadlineExceeded."""
+        try:
+            async with asyncio.timeout(timeout):
+                while count := sum(self._under_way[came] for came in self._under_way if came <= turn):
+                    self._one_ended.clear()
+                    await self._one_ended.wait()
+        except TimeoutError:
+            raise DeadlineExceeded(f"{count} requests are still under way after {timeout:g} s") from None
+        for came in [came for came in self._under_way if came <= turn]:
+            del self._under_way[came]
+
+    def _count(self) -> int:
+        return sum(self._under_way.values())

@@ -1,40 +1,33 @@
-"""LoRA adapters that a vLLM worker takes of publishers, in memory: requests name them as ``layercast://NAME``.
+"""LoRA adapters that a vLLM worker takes of publishers, in memory: requests name them as ``layercast://NAME``, and one
+version of them as ``layercast://NAME?DIGEST``.
 
-The factors are kept on the host, as vLLM keeps those of files, and vLLM's own code makes of them what it makes of a folder:
-it checks, cuts, pads and scales them, and copies them into its stacked tensors. So bytes are those of its own load, for all
-kinds of layers and of parallelism. What it lacks is added: a module that this model would not apply is refused.
+Each rank takes its own part of the factors, by a plan that is written down of what vLLM's own code does (slot_plan.py). It
+keeps that on the host, and writes it into whichever slots vLLM picks (lora_slots.py): bytes are those of vLLM's own load.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from layercast.errors import Error, FailedPrecondition, Internal, InvalidArgument, NotFound
+from layercast.errors import FailedPrecondition, InvalidArgument, NotFound
 from layercast.host.staging import named
-from layercast.offered import FetchedAdapter, endpoints_of, fetch_adapter
-
-PREFIX = "layercast://"
-
-
-def path_of(name: str, digest: str = "") -> str:
-    """The path that a request says. vLLM's prefix cache keys on it: with the digest, no version finds another's blocks."""
-    return f"{PREFIX}{name}?{digest}" if digest else f"{PREFIX}{name}"
-
-
-def name_in(path: str) -> str | None:
-    """None: it is a path of vLLM's own."""
-    return path.removeprefix(PREFIX).split("?")[0] if path.startswith(PREFIX) else None
+from layercast.offered import OfferedAdapter, endpoints_of
+from layercast.vllm.adapter_staging import AdapterStaging, HeldAdapter
+from layercast.vllm.adapter_paths import path_of, version_in
+from layercast.vllm.lora_slots import Slots
 
 
 @dataclass
-class _Held:
-    """An adapter that requests may name, and the ids by which they did."""
+class _Name:
+    """What requests may mean by a name: its newest version, or, by digest, one that is held for those under way."""
 
-    adapter: FetchedAdapter
-    ids: set[int] = field(default_factory=set)
+    newest: HeldAdapter
+    versions: dict[str, HeldAdapter] = field(default_factory=dict)
+
+    def meant(self, digest: str) -> HeldAdapter | None:
+        return self.versions.get(digest) if digest else self.newest
 
 
 class LoraAdapters:
@@ -45,15 +38,9 @@ class LoraAdapters:
         if manager is None:
             raise FailedPrecondition("the engine has no memory for adapters: expected one that was started with --enable-lora")
         self._worker = worker
-        self._stages: int = worker.parallel_config.pipeline_parallel_size
-        self._manager = manager
-        self._held: dict[str, _Held] = {}
-        self._staged: FetchedAdapter | None = None
-        self._state = "idle"
-        self._error: Error | None = None
-        self._attempt = 0  # what an earlier one brings is dropped
-        self._of_files = manager._load_adapter
-        manager._load_adapter = self._load_adapter  # of this manager alone
+        self._names: dict[str, _Name] = {}
+        self._staging = AdapterStaging(manager)
+        self._slots = Slots(manager, self._meant)
 
     @staticmethod
     def of(worker: Any) -> LoraAdapters:
@@ -67,72 +54,89 @@ class LoraAdapters:
     def answer(self, op: str, **arguments: Any) -> dict[str, Any]:
         """Does one step, on every rank. Returns the rank's state.
 
-        ``stage_adapter`` (endpoint, lineage, step, adapter, timeout): starts to take an adapter, and returns at once.
-        ``adapter_state``: where that is. ``commit_adapter`` (name): requests of that name mean what is staged, between two
-        forward passes. ``abort_adapter``: drops it. ``unload_adapter`` (name): no request may name it any more.
+        ``stage_adapter`` (endpoint, lineage, step, adapters, timeout): starts to take adapters of a version, and returns at
+        once; ``adapters`` are the version's names by those of requests. ``adapter_state``: where that is, which has to be
+        asked until it is done. ``commit_adapter`` (numbers, follow): requests mean what is staged, between two forward
+        passes. A number is the id that requests for a name will have, which finds it in a slot; with ``follow``, ids that
+        mean an older version do so too, as those without a digest do in any case. ``retire_adapter`` (name, keep): drops
+        versions that are neither the newest nor have one of these digests. ``abort_adapter``: drops what is staged.
+        ``unload_adapter`` (name): no request may name it any more.
         """
         OPS[op](self, **arguments)
         return self.status()
 
     def status(self) -> dict[str, Any]:
-        error = {"code": self._error.code, "message": str(self._error)} if self._error else None
-        held = {name: named(of.adapter.version) for name, of in sorted(self._held.items())}
-        staged = named(self._staged.version) if self._staged else None
-        return {"rank": self._worker.rank, "state": self._state, "error": error, "staged": staged, "adapters": held}
+        held = {name: named(of.newest.offered.version) for name, of in sorted(self._names.items())}
+        return {"rank": self._worker.rank, **self._staging.status(), "adapters": held}
 
     def _stage(
         self,
+        adapters: dict[str, str],
         endpoint: str = "",
         lineage: str = "",
         step: int | None = None,
-        adapter: str = "",
         timeout: float = 300.0,
     ) -> None:
-        self._abort()
         publishers = endpoints_of(endpoint)
         if publishers == [""]:
             raise InvalidArgument("expected the endpoint of a publisher, got none")
-        self._state = "staging"
-        attempt = self._attempt
-
-        def work() -> None:
-            fetched: FetchedAdapter | None = None
-            failed: Error | None = None
-            try:
-                fetched = fetch_adapter(publishers, name=adapter, lineage=lineage, step=step, timeout=timeout)
-                self._check(fetched)
-            except Error as error:
-                failed = error
-            except Exception as error:  # noqa: BLE001  it must reach whoever asks
-                failed = Internal(repr(error))
-            if self._attempt == attempt:
-                self._staged, self._error = fetched, failed
-                self._state = "failed" if failed else "staged"
-
-        threading.Thread(target=work, name="layercast adapter", daemon=True).start()
+        self._staging.start(adapters, {"endpoints": publishers, "lineage": lineage, "step": step, "timeout": timeout})
 
     def _ask(self) -> None:
-        """Only asks."""
+        self._staging.look()
 
-    def _commit(self, name: str) -> None:
-        if self._error is not None:
-            raise self._error
-        if self._staged is None:
-            raise FailedPrecondition(f"expected an adapter that is staged, got the state '{self._state}'")
-        self._check_base(self._staged)
-        held = self._held.get(name)
-        ids = held.ids if held is not None else set()
-        models = {id: self._model(self._staged, id) for id in ids & self._manager.list_adapters()}
-        self._held[name] = _Held(self._staged, ids)
-        self._staged, self._state = None, "idle"
-        for id, model in models.items():
-            _replace(self._manager._adapter_manager, model)
+    def _commit(self, numbers: dict[str, int], follow: bool = False) -> None:
+        staged = self._staging.require()
+        for held in staged.values():
+            self._check_base(held.offered)
+        changed = {}  # ids that go on with another version, and its models: all that can fail comes first
+        for name, held in staged.items():
+            for id in self._following(name, follow):
+                changed[id] = held.model(id)
+        before = {name: self._ids_of(name) for name in staged}
+        for name, held in staged.items():
+            self._name(name, held, follow)
+        self._staging.abort()
+        for model in changed.values():
+            self._slots.put(model)
+        for name, number in numbers.items():
+            if number:
+                self._slots.offer(_request(name, number, staged[name].offered), before[name])
+
+    def _name(self, name: str, held: HeldAdapter, follow: bool) -> None:
+        of = self._names.setdefault(name, _Name(held))
+        of.newest = held
+        if follow:
+            of.versions = dict.fromkeys(of.versions, held)
+        of.versions[held.offered.version.digest] = held
+
+    def _following(self, name: str, all_of_them: bool) -> set[int]:
+        return self._ids_of(name) if all_of_them else self._slots.ids({path_of(name)})
+
+    def _ids_of(self, name: str) -> set[int]:
+        of = self._names.get(name)
+        return self._slots.ids({path_of(name), *(path_of(name, digest) for digest in of.versions)}) if of else set()
+
+    def _retire(self, name: str, keep: list[str]) -> None:
+        of = self._names.get(name)
+        if of is None:
+            return
+        kept = {*keep, of.newest.offered.version.digest}
+        old = {digest for digest in of.versions if digest not in kept}
+        self._slots.drop(self._slots.ids({path_of(name, digest) for digest in old}))
+        for digest in old:
+            del of.versions[digest]
 
     def _abort(self) -> None:
-        self._attempt += 1
-        self._staged, self._error, self._state = None, None, "idle"
+        self._staging.abort()
 
-    def _check_base(self, adapter: FetchedAdapter) -> None:
+    def _unload(self, name: str) -> None:
+        if name not in self._names:
+            raise NotFound(f"no adapter '{name}': expected one of {', '.join(sorted(self._names)) or 'none'}")
+        self._slots.drop(self._ids_of(name))
+        del self._names[name]
+
+    def _check_base(self, adapter: OfferedAdapter) -> None:
         """That the base is served on which it was trained, where both are known."""
         engine = getattr(self._worker, "weight_transfer_engine", None)
         served = getattr(engine, "version", None)
@@ -143,81 +147,31 @@ class LoraAdapters:
             f"{served}"
         )
 
-    def _unload(self, name: str) -> None:
-        if name not in self._held:
-            raise NotFound(f"no adapter '{name}': expected one of {', '.join(sorted(self._held)) or 'none'}")
-        for id in self._held.pop(name).ids:
-            self._manager.remove_adapter(id)
-
-    def _load_adapter(self, request: Any) -> Any:
-        """In place of the manager's method, which reads files: vLLM asks it whenever it does not hold an id."""
-        name = name_in(request.lora_path)
-        if name is None:
-            return self._of_files(request)
-        held = self._held.get(name)
+    def _meant(self, request: Any) -> Any:
+        """What a request means: vLLM asks whenever it does not hold its id. None: a file of vLLM's own."""
+        named = version_in(request.lora_path)
+        if named is None:
+            return None
+        of = self._names.get(named[0])
+        held = None if of is None else of.meant(named[1])
         if held is None:
             from vllm.exceptions import LoRAAdapterNotFoundError
 
             raise LoRAAdapterNotFoundError(request.lora_name, request.lora_path)
-        held.ids.add(request.lora_int_id)
-        return self._model(held.adapter, request.lora_int_id)
-
-    def _model(self, adapter: FetchedAdapter, id: int) -> Any:
-        """vLLM's model of an adapter, in memory of its own: vLLM multiplies B by the scale, in place."""
-        from vllm.lora.peft_helper import PEFTHelper
-
-        manager = self._manager
-        modules = sorted({name.split(".lora_")[0].rpartition(".")[2] for name in adapter.tensors})
-        config = {"target_modules": modules, **adapter.config}
-        if manager.max_position_embeddings:
-            config["vllm_max_position_embeddings"] = manager.max_position_embeddings
-        try:
-            helper = PEFTHelper.from_dict(config)
-            helper.validate_legal(manager.lora_config)
-        except (ValueError, TypeError) as error:
-            raise InvalidArgument(f"adapter '{adapter.name}' of {adapter.version}: {error}") from error
-        mapper = getattr(manager._adapter_manager.model, "hf_to_vllm_mapper", None)
-        model = manager._lora_model_cls.from_lora_tensors(
-            id,
-            {name: tensor.clone() for name, tensor in adapter.tensors.items()},
-            helper,
-            device="cpu",
-            dtype=manager.lora_config.lora_dtype,
-            model_vocab_size=manager.vocab_size,
-            weights_mapper=None if mapper is None else mapper.get_rename_mapper(),
-            skip_prefixes=getattr(manager._adapter_manager.model, "lora_skip_prefixes", None),
-        )
-        manager._adapter_manager._validate_moe_lora_format(model)
-        return model
-
-    def _check(self, adapter: FetchedAdapter) -> None:
-        """That this model applies every module: vLLM serves the base in place of one that it does not find."""
-        model = self._model(adapter, 1)
-        applied = self._manager._adapter_manager
-        known = set(applied.modules) | {each for packed in applied.packed_modules.values() for each in packed}
-        for module in model.loras:
-            if module in known or ".experts" in module or self._stages > 1:
-                continue  # experts' names are vLLM's own to read; other stages have other layers
-            nearest = sorted(each for each in known if each.rpartition(".")[2] == module.rpartition(".")[2])
-            raise InvalidArgument(
-                f"adapter '{adapter.name}' of {adapter.version}: this engine applies no adapter to '{module}': expected a "
-                f"module such as '{(nearest or sorted(known))[0]}'"
-            )
+        return held.model(request.lora_int_id)
 
 
-def _replace(manager: Any, model: Any) -> None:
-    """Puts a model in the place of the one that has its id: where that was active, into vLLM's stacked tensors."""
-    active = model.id in manager._active_adapters
-    manager.remove_adapter(model.id)
-    manager.add_adapter(model)
-    if active:
-        manager.activate_adapter(model.id)
+def _request(name: str, number: int, adapter: OfferedAdapter) -> Any:
+    from vllm.lora.request import LoRARequest
+
+    return LoRARequest(name, number, path_of(name, adapter.version.digest))
 
 
 OPS: dict[str, Callable[..., None]] = {
     "stage_adapter": LoraAdapters._stage,
     "adapter_state": LoraAdapters._ask,
     "commit_adapter": LoraAdapters._commit,
+    "retire_adapter": LoraAdapters._retire,
     "abort_adapter": LoraAdapters._abort,
     "unload_adapter": LoraAdapters._unload,
 }

@@ -96,29 +96,52 @@ class Engine:
         """Reads the served bytes back; with ``model``, answers have the ``differences`` from a cold load of it."""
         return self._on_all("verify", model=model)
 
-    def load_adapter(self, *, name: str, pause_mode: str = "", timeout: float = 300.0, **source: Any) -> Answers:
-        """Has requests for ``layercast://NAME`` mean an adapter of a publisher. ``source``: endpoint, lineage, step, and
-        ``adapter``, what the version calls it. The engine goes on generating until all ranks have it; then it stands
-        still as in :meth:`commit`, if it has an adapter of that name."""
-        if not name or set(name) & set("/?"):
-            raise InvalidArgument(f"name: expected one of an adapter, without '/' and '?', got '{name}'")
+    def load_adapter(
+        self, *, name: str, adapter: str = "", number: int = 0, pause_mode: str = "", timeout: float = 300.0, **source: Any
+    ) -> Answers:
+        """Has requests for ``layercast://NAME`` mean an adapter of a publisher. ``source``: endpoint, lineage, step.
+
+        ``adapter``: what the version calls it. ``number``: the id that requests for this version will have, by the path
+        ``layercast://NAME?DIGEST``; those that mean an older one then end with it, and the engine never stands still. Only
+        under the pause modes "keep" and "abort" it does, as in :meth:`commit`: they go on with the new version, or end.
+        """
+        self.stage_adapters({name: adapter}, timeout=timeout, **source)
+        with self._still(pause_mode) if pause_mode in ("keep", "abort") else nullcontext():
+            return self.commit_adapters({name: number}, follow=pause_mode == "keep")
+
+    def stage_adapters(self, adapters: dict[str, str], *, timeout: float = 300.0, **source: Any) -> Answers:
+        """``adapters``: what the version calls each, by what requests will. Returns once every rank has its part of all."""
+        for name in adapters:
+            require_name(name)
         try:
-            answers = self._on_all("stage_adapter", timeout=timeout, **source)
+            answers = self._on_all("stage_adapter", adapters=adapters, timeout=timeout, **source)
             answers = self._wait_until_staged(answers, "adapter_state", timeout)
             if any(answer["staged"] != answers[0]["staged"] for answer in answers):
                 raise Unavailable("ranks have staged different versions: the publisher has a newer one; say which step")
-            is_new = not any(name in answer["adapters"] for answer in answers)
-            with nullcontext() if is_new else self._still(pause_mode):
-                return self._on_some("commit_adapter", name=name)
+            _require_use(answers)
+            return answers
         except (Error, KeyboardInterrupt):
             self._give_up("abort_adapter")
             raise
 
+    def commit_adapters(self, numbers: dict[str, int], *, follow: bool = False) -> Answers:
+        """Has requests mean what is staged. ``follow``: those under way too."""
+        try:
+            return self._on_some("commit_adapter", numbers=numbers, follow=follow)
+        except (Error, KeyboardInterrupt):
+            self._give_up("abort_adapter")
+            raise
+
+    def retire_adapter(self, name: str, keep: list[str]) -> Answers:
+        """Drops versions that no request means any more: all but the newest and those of these digests."""
+        return self._on_all("retire_adapter", name=name, keep=keep)
+
     def unload_adapter(self, *, name: str, pause_mode: str = "") -> Answers:
-        """No request may name the adapter any more; one that did would end the engine: so none is under way."""
+        """No request may name the adapter any more; one that did would end the engine: so none must be under way, as
+        under the pause mode "abort" none is."""
         if pause_mode == "keep":
             raise InvalidArgument("pause_mode: expected wait or abort, since a sequence cannot go on without its adapter")
-        with self._still(pause_mode):
+        with self._still(pause_mode) if pause_mode == "abort" else nullcontext():
             return self._on_some("unload_adapter", name=name)
 
     def adapters(self) -> Answers:
@@ -146,6 +169,22 @@ class Engine:
             self._call(op, {})
         except Exception:  # noqa: BLE001  the error that is being raised matters more
             pass
+
+
+def require_name(name: str) -> None:
+    if not name or set(name) & set("/?"):
+        raise InvalidArgument(f"name: expected one of an adapter, without '/' and '?', got '{name}'")
+
+
+def _require_use(answers: Answers) -> None:
+    """That every module of an adapter is one of some rank's: vLLM serves the base in place of one that it does not find.
+    Ranks of other stages of a pipeline have other layers, and those of expert parallelism other experts."""
+    for name in answers[0]["unused"]:
+        unused = set.intersection(*(set(answer["unused"][name]) for answer in answers))
+        if unused:
+            raise InvalidArgument(
+                f"adapter '{name}' of {answers[0]['staged'][name]}: this engine applies no adapter to '{min(unused)}'"
+            )
 
 
 def _error_of(answer: dict[str, Any]) -> Error:

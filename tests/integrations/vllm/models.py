@@ -99,7 +99,7 @@ def saved(name, folder):
 
 
 @contextlib.contextmanager
-def rank_of(folder, *, tp_rank=0, tp_size=1):
+def rank_of(folder, *, tp_rank=0, tp_size=1, **options):
     """vLLM's configuration of the model, within which this process plays one rank of several."""
     import vllm.distributed.parallel_state as parallel
     from vllm.config import set_current_vllm_config
@@ -113,6 +113,7 @@ def rank_of(folder, *, tp_rank=0, tp_size=1):
         max_model_len=128,
         enforce_eager=True,
         tensor_parallel_size=tp_size,
+        **options,
     )
     config = arguments.create_engine_config()
     with set_current_vllm_config(config), torch.no_grad(), set_default_torch_dtype(torch.bfloat16):
