@@ -55,7 +55,7 @@ class OfferedAdapter:
 
     def take(self, recording: Recording, buffers: dict[str, Any]) -> None:
         """Fills the recording's parameters. Its sources are the factors, by PEFT's names. Raises as :func:`fetch`."""
-        prefix = f"{_ADAPTERS}{self.name}/"
+        prefix = f"{_native.ADAPTERS_PREFIX}{self.name}/"
         copies = tuple(replace(copy, source=prefix + copy.source) for copy in recording.copies)
         _take(self._endpoints, self.version, replace(recording, sources=self._every, copies=copies), buffers, self._timeout)
 

@@ -3,6 +3,7 @@ the same PEFT folder leaves."""
 
 import contextlib
 import copy
+import json
 import types
 
 import layercast
@@ -10,6 +11,7 @@ import layercast.vllm
 import models
 import peft
 import pytest
+import safetensors.torch
 import torch
 import transformers
 from layercast.vllm.adapter_paths import path_of
@@ -58,7 +60,13 @@ class Worker:
         self.manager = LRUCacheWorkerLoRAManager(config, torch.device("cpu"), {"embed_tokens": "", "lm_head": ""})
         self.model = self.manager.create_lora_manager(models.built(config), config)
         self.model_runner = types.SimpleNamespace(lora_manager=self.manager)
-        self.engine = Engine(lambda op, arguments: [layercast.vllm._answer(self, op, arguments)])
+        self.engine, self.others = Engine(self._answers), False
+
+    def _answers(self, op, arguments):
+        """And, if there are ``others``, those of a rank that has all that this one has not."""
+        mine = layercast.vllm._answer(self, op, arguments)
+        has_all = {name: [] for name in mine.get("unused", {})}
+        return [mine, {**mine, "rank": 1, "unused": has_all}] if self.others else [mine]
 
     @property
     def registry(self):
@@ -100,7 +108,7 @@ def request(name, number, path):
 def load(worker, publisher, folder, step, **options):
     """Loads a version; returns the request that means it."""
     published = publisher.publish_adapters({"policy": folder}, step=step)
-    (answer,) = worker.engine.load_adapter(name="mine", endpoint=publisher.endpoint, **options)
+    answer = worker.engine.load_adapter(name="mine", endpoint=publisher.endpoint, **options)[0]
     assert answer["adapters"]["mine"]["step"] == step
     return request("mine", options.get("number") or 1, path_of("mine", published.version.digest))
 
@@ -182,11 +190,7 @@ def test_requests_under_way_go_on_with_the_new_version_where_that_is_asked_for(f
         assert same(worker.slot(20), worker.slot(21))
 
 
-def test_what_a_rank_would_not_apply_is_refused_unless_another_does(folders, tmp_path):
-    import json
-
-    import safetensors.torch
-
+def test_what_a_rank_would_not_apply_is_refused_unless_another_does(folders):
     model, (folder, *_) = folders("llama")
     config = json.loads((folder / "adapter_config.json").read_text())
     tensors = safetensors.torch.load_file(folder / "adapter_model.safetensors")
@@ -196,13 +200,6 @@ def test_what_a_rank_would_not_apply_is_refused_unless_another_does(folders, tmp
         with pytest.raises(layercast.InvalidArgument, match="layers.7"):
             worker.engine.load_adapter(name="mine", endpoint=publisher.endpoint)
         assert worker.engine.adapters()[0]["adapters"] == {}
-        # The last stage of a pipeline, which has layers 7: each rank has what the other one has not.
-        stages = [worker, None]
-
-        def of_all(op, arguments):
-            (mine,) = [layercast.vllm._answer(stages[0], op, arguments)]
-            last = {**mine, "rank": 1, "unused": {name: ["model.layers.0.mlp.down_proj"] for name in mine.get("unused", {})}}
-            return [mine, last]
-
-        Engine(of_all).load_adapter(name="mine", endpoint=publisher.endpoint)
+        worker.others = True  # the last stage of a pipeline, which has that layer
+        worker.engine.load_adapter(name="mine", endpoint=publisher.endpoint)
         assert worker.engine.adapters()[0]["adapters"]["mine"]["step"] == 0

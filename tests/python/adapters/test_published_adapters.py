@@ -11,7 +11,7 @@ import layercast
 import peft
 import pytest
 import torch
-from layercast.offered import fetch, fetch_adapter, offered
+from layercast.offered import fetch, find_adapter, offered
 from peft_models import adapted, assert_holds, expected_of, factors, receiver_of, retrained, slot_of
 
 
@@ -72,18 +72,18 @@ def test_an_adapter_is_fetched_as_it_is(policy, publisher):
                                            base_version={"policy": trained_on})
     found = offered(publisher.endpoint)
     assert sorted(found.adapters) == ["other", "policy"] and {spec.name for spec in found.specs} == set(policy.state_dict())
-    fetched = fetch_adapter(publisher.endpoint, name="policy")
+    fetched = find_adapter(publisher.endpoint, name="policy").fetch()
     assert (fetched.version, fetched.name, fetched.base) == (published.version, "policy", trained_on)
     assert (fetched.config["r"], fetched.config["lora_alpha"], fetched.config["use_rslora"]) == (4, 6, True)
     expected = factors(model)
     assert fetched.tensors.keys() == expected.keys()
     assert all(torch.equal(fetched.tensors[name], tensor) for name, tensor in expected.items())
     assert fetch(publisher.endpoint)[1].keys() == set(policy.state_dict())
-    assert fetch_adapter(publisher.endpoint, name="other").base is None
+    assert find_adapter(publisher.endpoint, name="other").base is None
     with pytest.raises(layercast.InvalidArgument, match="'other', 'policy'"):
-        fetch_adapter(publisher.endpoint)
+        find_adapter(publisher.endpoint)
     with pytest.raises(layercast.NotFound, match="'third'.*'other', 'policy'"):
-        fetch_adapter(publisher.endpoint, name="third")
+        find_adapter(publisher.endpoint, name="third")
 
 
 @pytest.fixture(scope="module")
