@@ -138,6 +138,7 @@ def test_adapters_are_loaded_by_name(serve):
         (lambda c: c.load_adapter("mine", publisher="tcp://127.0.0.1:1", pin=True), layercast.Unsupported, "pin"),
         (lambda c: c.pin_adapter("mine"), layercast.Unsupported, "max-cpu-loras"),
         (lambda c: c.reload("folder"), layercast.Unsupported, "weights_path"),
+        (lambda c: c.reload("tcp://127.0.0.1:1", adapters=["*"]), layercast.Unsupported, "named with their base"),
         (lambda c: c.generate([[1]]), layercast.Unsupported, "its own API"),
         (lambda c: c.pause(), layercast.Unsupported, "its own routes"),
     ],

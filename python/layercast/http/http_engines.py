@@ -69,7 +69,10 @@ class HttpEngines:
 
     def _reload(self, options: dict[str, Any]) -> list[Answered]:
         all_or_none, timeout = options.pop("all_or_none"), options.pop("timeout")
-        body = {**_source(options), "timeout": timeout}
+        names = options.pop("adapters", None) or []
+        if names and (all_or_none or "*" in names):
+            raise Unsupported("adapters: a vLLM server takes those that are named with their base, for itself alone")
+        body = {**_source(options), "timeout": timeout, **({"adapters": {name: name for name in names}} if names else {})}
         pause = {"pause_mode": options["pause_mode"]} if options.get("pause_mode") else {}
         if not all_or_none:
             return self._of_all(lambda endpoint: self._ask(endpoint, "reload", {**body, **pause}, timeout))
@@ -204,7 +207,7 @@ def _version(answer: dict[str, Any]) -> Version | None:
 
 def _source(options: dict[str, Any]) -> dict[str, Any]:
     """The publisher and the version, as the door has them. Raises Unsupported for what vLLM servers cannot take."""
-    for name in ("weights_path", "partial", "channel", "allow_config_change", "adapters"):
+    for name in ("weights_path", "partial", "channel", "allow_config_change"):
         if options.get(name):
             raise Unsupported(f"{name}: a vLLM server takes whole versions of publishers")
     source: dict[str, Any] = {"endpoint": options["publisher"]} if "publisher" in options else {}

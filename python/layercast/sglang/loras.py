@@ -1,8 +1,13 @@
-"""LoRA adapters of publishers for an SGLang engine, in memory: by its own ``load_lora_adapter_from_tensors``."""
+"""LoRA adapters of publishers for an SGLang engine, in memory: by its own ``load_lora_adapter_from_tensors``.
+
+SGLang's schedulers know an adapter by an id, and its tokenizer manager alone by a name. So a new version is loaded under a
+name that nobody asks for, beside the old one; then the name is given its id. Requests under way hold the old one's.
+"""
 
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,19 +28,47 @@ def load_adapter(
 ) -> Version:
     """Loads an adapter, or its new version, into a ``sglang.Engine``; requests name it by ``lora_path=name``.
 
-    ``adapter`` is what the version calls it. SGLang has no way to replace one: the old version is unloaded first, once no
-    request uses it, and until the new one is there requests for the name fail. The new one is fetched before that. SGLang
-    keys its prefix cache on a number that each load makes anew.
+    ``adapter`` is what the version calls it. Requests for the name are answered all the time; those under way end with the
+    version that they began with, which is then unloaded: this returns after that. SGLang keys its prefix cache on an id
+    that each load makes anew. Only where ``--max-loaded-loras`` is set, whose count goes by names, the old version is
+    unloaded first, and until the new one is there requests for the name fail.
 
     Raises Unsupported for adapters with patterns of ranks or alphas, which SGLang would scale wrongly;
     FailedPrecondition, in SGLang's words, for what it refuses; and as :func:`layercast.offered.find_adapter`.
     """
     fetched = find_adapter(endpoints, name=adapter, lineage=lineage, step=step, timeout=timeout).fetch()
     config = config_for_sglang(fetched)
-    if name in engine.tokenizer_manager.lora_registry.get_all_adapters():
-        _require(engine.unload_lora_adapter(name), name)
-    _require(engine.load_lora_adapter_from_tensors(name, fetched.tensors, config), name)
+    registry = engine.tokenizer_manager.lora_registry
+    is_new = name not in registry.get_all_adapters()
+    if is_new or engine.server_args.max_loaded_loras is not None:
+        if not is_new:
+            _require(engine.unload_lora_adapter(name), name)
+        _require(engine.load_lora_adapter_from_tensors(name, fetched.tensors, config), name)
+        return fetched.version
+    aside = f"{name}@{uuid.uuid4().hex}"
+    answer = engine.load_lora_adapter_from_tensors(aside, fetched.tensors, config)
+    if aside in engine.tokenizer_manager.pending_lora_unloads:  # some ranks have it
+        engine.unload_lora_adapter(aside)
+    _require(answer, name)
+    engine.loop.run_until_complete(_swap(engine.tokenizer_manager, name, aside))
+    _require(engine.unload_lora_adapter(aside), name)
     return fetched.version
+
+
+async def _swap(manager: Any, name: str, aside: str) -> None:
+    """Each of two names gets the other's adapter, between two requests."""
+    registry = manager.lora_registry
+    async with registry._registry_lock.writer_lock:
+        held = registry._registry
+        held[name], held[aside] = _called(held[aside], name), _called(held[name], aside)
+    manager.lora_ref_cache[name] = held[name]
+    manager.lora_ref_cache.pop(aside, None)
+
+
+def _called(reference: Any, name: str) -> Any:
+    import msgspec
+
+    return msgspec.structs.replace(reference, lora_name=name)
 
 
 def config_for_sglang(adapter: FetchedAdapter) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import asyncio
 import functools
 import hmac
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -69,7 +69,7 @@ class Door:
     def attach_router(self, app: FastAPI) -> None:
         app.add_middleware(_Middleware, gate=self._gate)
         routes: dict[str, tuple[str, _Work, dict[str, Any]]] = {
-            "reload": ("POST", lambda body: _summary(self._open_engine().reload(**body)), _SOURCE | _COMMIT | _TIMEOUT),
+            "reload": ("POST", self._reload, _SOURCE | _COMMIT | _TIMEOUT | {"adapters": dict}),
             "stage": ("POST", lambda body: _summary(self._open_engine().stage(**body)), _SOURCE | _TIMEOUT),
             "commit": ("POST", lambda body: _summary(self._open_engine().commit(**body)), _COMMIT),
             "abort": ("POST", lambda body: _summary(self._open_engine().abort()), {}),
@@ -100,18 +100,39 @@ class Door:
         """Loads it on all ranks, and then lets requests name it, by a path and an id that no other version has. Those
         under way end with the version that they began with, which is then dropped."""
         name = body.get("name", "")
+        numbers = self._numbers([name])
+        said = _adapters(self._open_engine().load_adapter(**{"name": "", **body, "number": numbers.get(name, 0)}))
+        self._have_named(numbers, said["adapters"])
+        return said
+
+    def _reload(self, body: dict[str, Any]) -> dict[str, Any]:
+        """With ``adapters``, they are named as soon as they are committed, while the engine stands still."""
+        engine, adapters = self._open_engine(), body.get("adapters") or {}
+        if not adapters:
+            return _summary(engine.reload(**body))
+        numbers = self._numbers(adapters)
+
+        def name(answers: Answers) -> None:
+            self._have_named(numbers, answers[0]["adapters"])
+
+        return _summary(engine.reload(**body, numbers=numbers, then=name))
+
+    def _numbers(self, names: Iterable[str]) -> dict[str, int]:
+        """New ids for requests of these names."""
         if self._models is None:
-            return _adapters(self._open_engine().load_adapter(**{"name": "", **body}))
-        if self._models.is_base_model(name):
-            raise InvalidArgument(f"name: '{name}' is the base model")
+            return {}
+        for name in names:
+            if self._models.is_base_model(name):
+                raise InvalidArgument(f"name: '{name}' is the base model")
+        return {name: self._models.lora_id_counter.inc(1) for name in names}
+
+    def _have_named(self, numbers: dict[str, int], versions: dict[str, Any]) -> None:
         from vllm.lora.request import LoRARequest
 
-        number = self._models.lora_id_counter.inc(1)
-        said = _adapters(self._open_engine().load_adapter(**{"name": "", **body, "number": number}))
-        request = LoRARequest(name, number, path_of(name, said["adapters"][name]["digest"]))
         assert self._loop is not None
-        self._run(self._loop, self._name(name, request))
-        return said
+        for name, number in numbers.items():
+            request = LoRARequest(name, number, path_of(name, versions[name]["digest"]))
+            self._run(self._loop, self._name(name, request))
 
     async def _name(self, name: str, request: Any) -> None:
         """From now on requests for the name mean this one."""

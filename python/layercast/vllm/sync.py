@@ -43,10 +43,33 @@ class Engine:
         self._still = still
         self._attempt = 0
 
-    def reload(self, *, pause_mode: str = "", timeout: float = 300.0, **source: Any) -> Answers:
-        """Stages and commits. Raises a subclass of :class:`layercast.Error`; ranks' answers otherwise."""
-        self.stage(timeout=timeout, **source)
-        return self.commit(pause_mode=pause_mode)
+    def reload(
+        self,
+        *,
+        pause_mode: str = "",
+        timeout: float = 300.0,
+        adapters: dict[str, str] | None = None,
+        numbers: dict[str, int] | None = None,
+        then: Callable[[Answers], None] = lambda answers: None,
+        **source: Any,
+    ) -> Answers:
+        """Stages and commits. Raises a subclass of :class:`layercast.Error`; ranks' answers otherwise.
+
+        ``adapters``: of the version, what it calls each by what requests do, which are committed with the base: no forward
+        pass is of one without the other. ``numbers``: as in :meth:`load_adapter`; ``then`` is called when requests may have
+        them, while the engine stands still.
+        """
+        if not adapters:
+            self.stage(timeout=timeout, **source)
+            return self.commit(pause_mode=pause_mode)
+        staged = self.stage_adapters(adapters, timeout=timeout, **source)[0]["staged"]
+        version = next(iter(staged.values()))  # the newest may be another one by now
+        self.stage(timeout=timeout, **source | {"lineage": version["lineage"], "step": version["step"]})
+
+        def commit_adapters() -> None:
+            then(self.commit_adapters(dict.fromkeys(adapters, 0) | (numbers or {}), follow=pause_mode == "keep"))
+
+        return self.commit(pause_mode=pause_mode, together_with=commit_adapters)
 
     def stage(self, *, timeout: float = 300.0, **source: Any) -> Answers:
         """``source``: endpoint, lineage, step. Returns once every rank has staged the version, checked and whole."""
@@ -70,13 +93,15 @@ class Engine:
             answers = self._on_all(op)
         return answers
 
-    def commit(self, *, pause_mode: str = "") -> Answers:
-        """Writes what is staged, between two forward passes. Raises FailedPrecondition if nothing is."""
+    def commit(self, *, pause_mode: str = "", together_with: Callable[[], None] = lambda: None) -> Answers:
+        """Writes what is staged, between two forward passes. Raises FailedPrecondition if nothing is. ``together_with``:
+        what else has to change before the next one."""
         with self._still(pause_mode):
             for _ in range(_COMMITS):
                 answers = self._call("commit", {"attempt": self._attempt})
                 failed = [answer for answer in answers if answer.get("error")]
                 if not failed:
+                    _or_torn(together_with)
                     return answers
             if len(failed) < len(answers) or any(answer["torn"] for answer in answers):
                 raise Torn(
@@ -169,6 +194,15 @@ class Engine:
             self._call(op, {})
         except Exception:  # noqa: BLE001  the error that is being raised matters more
             pass
+
+
+def _or_torn(step: Callable[[], None]) -> None:
+    try:
+        step()
+    except Torn:
+        raise
+    except Error as error:
+        raise Torn(f"the base is committed, and what belongs to it is not: reload them together; {error}") from error
 
 
 def require_name(name: str) -> None:

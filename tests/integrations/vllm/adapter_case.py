@@ -86,6 +86,7 @@ def main():
                 llm.update_weights({"update_info": {}})
                 llm.finish_weight_update("one")
                 llm.reset_prefix_cache()
+                said["back"] = stacked(1)  # before any request asks for it
                 said["on_other"] = generate(ours)
                 said["on_other_ours"] = stacked(1)
                 said["on_other_theirs"] = generate(LoRARequest("file-11", 11, folders[1]))

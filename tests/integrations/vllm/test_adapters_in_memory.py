@@ -43,7 +43,7 @@ def test_an_adapter_of_a_publisher_is_what_vllm_loads_of_its_folder(policies, ad
     assert len({json.dumps(tokens) for tokens in (said["base"], *said["tokens"])}) == 3  # no stale block of the prefix cache
     assert said["again"] == said["ours"][1]  # the scale is in B once
     assert said["on_other"] == said["on_other_theirs"] != said["tokens"][1]
-    assert said["on_other_ours"] == said["ours"][1]
+    assert said["back"] == said["on_other_ours"] == said["ours"][1]
     assert said["held"] == [{}] * tp
     assert [code for code, _ in said["errors"]] == [
         "not_found", "invalid_argument", "not_found", "invalid_argument", "invalid_argument", "failed_precondition"]
@@ -110,6 +110,14 @@ def test_a_server_takes_versions_of_an_adapter_under_load(policies, adapters, se
         assert mine.wrong == more.wrong == base.wrong == [] and len(base.answers) == 1
         assert mine.answers | more.answers <= set(of_files) and len(mine.answers) > 1  # each answer is of one version
         assert controller.list_adapters()["adapters"][0]["name"] == "mine"
+        published = publisher.publish_adapters({"mine": adapters[1]}, base=b[0], step=UPSERTS + 1)
+        with Asking(server, "mine") as mine:
+            controller.reload(published, adapters=["mine"])
+            together = tuple(ask(server, "mine"))
+        assert together == tuple(ask(server, "file-1")) not in of_files
+        assert mine.wrong == [] and mine.answers <= {of_files[UPSERTS % len(adapters)], together}
+        published = publisher.publish_adapters({"mine": adapters[0]}, step=UPSERTS + 2)
+        controller.load_adapter("mine", publisher=published)
         controller.reload(publisher.publish(b[0], step=1, lineage="base"))
         assert tuple(ask(server, "mine")) == tuple(ask(server, "file-0")) != of_files[0]
         with pytest.raises(layercast.InvalidArgument, match="base model"):

@@ -142,7 +142,7 @@ def test_a_stage_of_a_pipeline_takes_its_layers_alone(tmp_path, random, stage):
         with pytest.raises(layercast.InvalidArgument, match=f"layers.{1 - stage}.self_attn.q_proj"):
             load(worker, publisher, adapter, 0, number=20)
         worker.others = True  # the other stage
-        load(worker, publisher, adapter, 0, number=20)
+        load(worker, publisher, adapter, 1, number=20)
         worker.use(request("file", 10, tmp_path))
         assert same(worker.slot(20), worker.slot(10))
         _, images = LoraAdapters.of(worker)._names["mine"].newest.images
