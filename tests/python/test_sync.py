@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 
-import layercast
+import layercast.host.staging
+import layercast.offered
 import pytest
 import torch
 from layercast.recording import Box, Copy, Recording
@@ -25,6 +26,7 @@ class Rank:
 
     def __init__(self, rank, fails=()):
         self.rank, self.fails, self.staged, self.committed = rank, list(fails), False, 0
+        self.adapters, self.adapters_staged = {}, {}
         self.buffer = torch.zeros(2, 4)
         self.receiver = layercast.Receiver(
             half(rank), buffers={"layer.weight": self.buffer}, tp_rank=rank, tp_size=2, engine="ranks"
@@ -43,6 +45,11 @@ class Rank:
             elif op == "commit" and arguments["attempt"] != self.committed:
                 self.receiver.commit()
                 self.committed, self.staged = arguments["attempt"], False
+            elif op == "stage_adapter":
+                version = layercast.offered.offered(arguments["endpoint"]).version
+                self.adapters_staged = dict.fromkeys(arguments["adapters"], layercast.host.staging.named(version))
+            elif op == "commit_adapter":
+                self.adapters |= self.adapters_staged
             elif op == "abort":
                 self.receiver.abort()
                 self.staged = False
@@ -51,7 +58,9 @@ class Rank:
         return self.status(None)
 
     def status(self, error):
-        return {"rank": self.rank, "state": "staged" if self.staged else "idle", "error": error, "torn": False}
+        answer = {"rank": self.rank, "state": "staged" if self.staged else "idle", "error": error, "torn": False}
+        unused = dict.fromkeys(self.adapters_staged, ())
+        return {**answer, "staged": self.adapters_staged, "unused": unused, "adapters": self.adapters}
 
 
 class Ranks:
@@ -130,6 +139,64 @@ def test_an_engine_of_which_no_rank_commits_serves_what_it_did(ranks, publisher,
     with pytest.raises(layercast.Internal, match="made to fail in commit"):
         both.engine.reload(endpoint=publisher.endpoint)
     assert not both.served().any()
+
+
+@pytest.mark.parametrize("fails", [(), ("commit_adapter",)])
+def test_adapters_are_committed_while_the_engine_stands_for_their_base(ranks, publisher, weights, fails):
+    both, named = ranks([], fails), []
+    reload = {"endpoint": publisher.endpoint, "adapters": {"mine": "policy"}}
+    if fails:
+        with pytest.raises(Torn, match="1 of 2 ranks failed"):
+            both.engine.reload(**reload)
+    both.engine.reload(**reload, then=lambda answers: named.append((len(both.held), answers[0]["adapters"]["mine"]["step"])))
+    assert torch.equal(both.served(), weights) and all(rank.adapters["mine"]["step"] == 1 for rank in both.ranks)
+    assert named == [(len(both.held), 1)]
+
+
+def test_a_module_that_no_rank_applies_is_refused_before_the_commit(ranks, publisher, weights):
+    both = ranks()
+    answer = both.ranks[0].status
+
+    def status(error):
+        return {**answer(error), "unused": {"mine": ["layers.7.q_proj", "layers.1.q_proj"]}}
+
+    both.ranks[0].status = status
+    both.engine.load_adapter(name="mine", endpoint=publisher.endpoint)
+    other = both.ranks[1].status
+    both.ranks[1].status = lambda error: {**other(error), "unused": {"mine": ["layers.7.q_proj"]}}
+    with pytest.raises(layercast.InvalidArgument, match="'mine'.*layers.7"):
+        both.engine.load_adapter(name="mine", endpoint=publisher.endpoint)
+
+
+def test_requests_that_came_before_a_turn_are_told_from_later_ones():
+    async def run():
+        gate, may_end, began = Gate(), {}, []
+
+        async def application(scope, receive, send):
+            began.append(scope["path"])
+            await may_end[scope["path"]].wait()
+
+        gated = gate.wrap(application)
+
+        async def asked(path):
+            may_end[path] = asyncio.Event()
+            task = asyncio.create_task(gated({"type": "http", "path": path}, None, None))
+            while path not in began:
+                await asyncio.sleep(0)
+            return task
+
+        first = await asked("/first")
+        turn = gate.turn()
+        later = await asked("/later")
+        with pytest.raises(layercast.DeadlineExceeded, match="1 requests are still under way"):
+            await gate.left(turn, 0.01)
+        may_end["/first"].set()
+        await gate.left(turn)
+        assert first.done() and not later.done()
+        may_end["/later"].set()
+        await gate.idle(10)
+
+    asyncio.run(run())
 
 
 def test_requests_wait_at_a_closed_gate_and_are_answered_once_it_opens():

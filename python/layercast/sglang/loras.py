@@ -66,9 +66,7 @@ async def _swap(manager: Any, name: str, aside: str) -> None:
 
 
 def _called(reference: Any, name: str) -> Any:
-    import msgspec
-
-    return msgspec.structs.replace(reference, lora_name=name)
+    return type(reference)(reference.lora_id, name, reference.lora_path, reference.pinned)
 
 
 def config_for_sglang(adapter: FetchedAdapter) -> dict[str, Any]:

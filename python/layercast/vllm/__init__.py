@@ -2,7 +2,7 @@
 
 ``register`` is what vLLM's entry point calls in each of its processes. Backends and a model loader are registered, and
 workers get one method more, ``layercast``, which is how a rank's answer gets back. Nothing of vLLM is patched, but in a
-worker that takes adapters of publishers: its manager asks Layercast for those whose path says so (lora_adapters.py).
+worker that takes adapters of publishers: its manager asks Layercast for those whose path says so (lora_slots.py).
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ class LoraAdapters:
     def __init__(self, worker: Any) -> None:
         manager = getattr(worker.model_runner, "lora_manager", None)
         if manager is None:
-            raise FailedPrecondition("the engine has no memory for adapters: expected one that was started with --enable-lora")
+            raise FailedPrecondition(
+                "the engine has no memory for adapters: expected one that was started with --enable-lora"
+            )
         self._worker = worker
         self._names: dict[str, _Name] = {}
         self._staging = AdapterStaging(manager)
@@ -114,8 +116,10 @@ class LoraAdapters:
         return self._ids_of(name) if all_of_them else self._slots.ids({path_of(name)})
 
     def _ids_of(self, name: str) -> set[int]:
-        of = self._names.get(name)
-        return self._slots.ids({path_of(name), *(path_of(name, digest) for digest in of.versions)}) if of else set()
+        return self._slots.ids(self._paths_of(name)) if name in self._names else set()
+
+    def _paths_of(self, name: str) -> set[str]:
+        return {path_of(name), *(path_of(name, digest) for digest in self._names[name].versions)}
 
     def _retire(self, name: str, keep: list[str]) -> None:
         of = self._names.get(name)
@@ -123,7 +127,7 @@ class LoraAdapters:
             return
         kept = {*keep, of.newest.offered.version.digest}
         old = {digest for digest in of.versions if digest not in kept}
-        self._slots.drop(self._slots.ids({path_of(name, digest) for digest in old}))
+        self._slots.drop({path_of(name, digest) for digest in old})
         for digest in old:
             del of.versions[digest]
 
@@ -133,7 +137,7 @@ class LoraAdapters:
     def _unload(self, name: str) -> None:
         if name not in self._names:
             raise NotFound(f"no adapter '{name}': expected one of {', '.join(sorted(self._names)) or 'none'}")
-        self._slots.drop(self._ids_of(name))
+        self._slots.drop(self._paths_of(name))
         del self._names[name]
 
     def _check_base(self, adapter: OfferedAdapter) -> None:

@@ -61,10 +61,11 @@ class Slots:
         if pinned:
             registry.pin_adapter(request.lora_int_id)
 
-    def drop(self, ids: set[int]) -> None:
-        for id in ids:
+    def drop(self, paths: set[str]) -> None:
+        """No request has one of these paths any more."""
+        for id in [id for id, request in self._requests.items() if request.lora_path in paths]:
             self._manager.remove_adapter(id)
-            self._requests.pop(id, None)
+            del self._requests[id]
 
     def _spare(self) -> bool:
         """Whether there is a slot without an adapter, or the one that vLLM would take is not needed now."""
@@ -101,9 +102,10 @@ class Slots:
 
     def _add(self, model: Any) -> None:
         """There is nothing to cut or to scale of an image."""
-        if not isinstance(model, SlotImage):
-            return self._theirs_add(model)
-        self._registry._registered_adapters[model.id] = model
+        if isinstance(model, SlotImage):
+            self._registry._registered_adapters[model.id] = model
+        else:
+            self._theirs_add(model)
 
     def _fill(self, id: int) -> Any:
         """vLLM picks the slot, and sets to zero what it finds no factors for: of an image, all."""
