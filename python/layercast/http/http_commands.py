@@ -47,7 +47,11 @@ def _answer(asked: argparse.Namespace) -> tuple[dict[str, Any], int]:
         if asked.command == "adapter":
             return _of_adapters(controller, asked), 0
         outcomes = controller.reload(
-            asked.publisher, all_or_none=asked.all_or_none, pause_mode=asked.pause_mode, timeout=asked.timeout
+            asked.publisher,
+            all_or_none=asked.all_or_none,
+            adapters=[name for name in asked.adapters.split(",") if name],
+            pause_mode=asked.pause_mode,
+            timeout=asked.timeout,
         )
     return {outcome.endpoint: str(outcome.version) for outcome in outcomes}, 0
 
@@ -91,5 +95,6 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--timeout", type=float, default=300.0)
         if name == "reload":
             command.add_argument("--all-or-none", action="store_true")
+            command.add_argument("--adapters", default="", help="of the version, committed with it; separated by commas")
             command.add_argument("--pause-mode", default="", choices=["", "wait", "keep", "abort"])
     return parser

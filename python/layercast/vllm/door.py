@@ -1,6 +1,7 @@
 """HTTP control of a vLLM server: an endpoint plug-in, loaded where ``VLLM_PLUGINS`` names ``layercast``.
 
     POST /layercast/reload   {"endpoint": "tcp://...", "lineage": "", "step": 7, "pause_mode": "wait", "timeout": 300}
+                             and "adapters": {"NAME": what the version calls it}, which are committed with their base
     POST /layercast/stage    the same without the commit; then /layercast/commit {"pause_mode": ...} or /layercast/abort
     POST /layercast/verify   {"model": "DIR"}: reads the served bytes back; holds them against a cold load of that folder
     GET  /layercast/status   {"version": {...}, "ranks": [...]}
@@ -10,7 +11,8 @@
 
 ``pause_mode`` says what becomes of sequences under way at a commit. ``wait``: they end first, and new requests wait at
 the door; no answer has tokens of two versions. ``keep``: they go on with the new weights, their KV cache computed anew.
-``abort``: they end, as aborted. Errors are ``{"error": {"code": ..., "message": ...}}``, with the codes of Layercast.
+``abort``: they end, as aborted. Of an adapter, ``wait`` holds nobody up: sequences end with the version that they began
+with. Errors are ``{"error": {"code": ..., "message": ...}}``, with the codes of Layercast.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import functools
 import hmac
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -150,9 +152,10 @@ class Door:
         await self._gate.left(turn)
         async with self._one:
             self._leaving[name].remove(digest)
-            if self._models.lora_requests.get(name) is not None:
-                keep = self._leaving[name]
-                await asyncio.to_thread(self._open_engine().retire_adapter, name, keep)
+            if self._models.lora_requests.get(name) is None:
+                return
+            with suppress(Error):  # of an engine that is ending
+                await asyncio.to_thread(self._open_engine().retire_adapter, name, self._leaving[name])
 
     def _unload_adapter(self, body: dict[str, Any]) -> dict[str, Any]:
         engine, name = self._open_engine(), body.get("name", "")

@@ -116,7 +116,14 @@ def test_a_server_takes_versions_of_an_adapter_under_load(policies, adapters, se
             together = tuple(ask(server, "mine"))
         assert together == tuple(ask(server, "file-1")) not in of_files
         assert mine.wrong == [] and mine.answers <= {of_files[UPSERTS % len(adapters)], together}
-        published = publisher.publish_adapters({"mine": adapters[0]}, step=UPSERTS + 2)
+        for step, pause_mode in enumerate(("keep", "abort"), UPSERTS + 3):
+            publisher.publish_adapters({"mine": adapters[step % len(adapters)]}, step=step)
+            with Asking(server, "mine") as mine:
+                asked = {"name": "mine", "endpoint": publisher.endpoint, "step": step, "pause_mode": pause_mode}
+                assert server.post("layercast/load_adapter", asked)["adapters"]["mine"]["step"] == step
+                assert ask(server, "mine") == ask(server, f"file-{step % len(adapters)}")
+            assert mine.wrong == []
+        published = publisher.publish_adapters({"mine": adapters[0]}, step=UPSERTS + 5)
         controller.load_adapter("mine", publisher=published)
         controller.reload(publisher.publish(b[0], step=1, lineage="base"))
         assert tuple(ask(server, "mine")) == tuple(ask(server, "file-0")) != of_files[0]
