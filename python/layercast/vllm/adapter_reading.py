@@ -17,7 +17,7 @@ class AdapterReading:
 
     def __init__(self, manager: Any, adapter: OfferedAdapter) -> None:
         self._manager = manager
-        self._called = f"adapter '{adapter.name}' of {adapter.version}"
+        self.called = f"adapter '{adapter.name}' of {adapter.version}"
         self._helper = self._checked(adapter)
         mapper = getattr(manager._adapter_manager.model, "hf_to_vllm_mapper", None)
         self._mapper = None if mapper is None else mapper.get_rename_mapper()
@@ -42,10 +42,10 @@ class AdapterReading:
             model.is_3d_lora_weight = self._is_3d
             registry._validate_moe_lora_format(model)
         except (ValueError, RuntimeError) as error:
-            raise InvalidArgument(f"{self._called}: {error}") from error
+            raise InvalidArgument(f"{self.called}: {error}") from error
         for module, factors in model.loras.items():
             if factors.lora_a is None or factors.lora_b is None:
-                raise InvalidArgument(f"{self._called}: '{module}': expected lora_A and lora_B, got one of them")
+                raise InvalidArgument(f"{self.called}: '{module}': expected lora_A and lora_B, got one of them")
         return model
 
     def scales(self) -> dict[str, float]:
@@ -70,5 +70,5 @@ class AdapterReading:
             helper = PEFTHelper.from_dict(config)
             helper.validate_legal(self._manager.lora_config)
         except (ValueError, TypeError) as error:
-            raise InvalidArgument(f"{self._called}: {error}") from error
+            raise InvalidArgument(f"{self.called}: {error}") from error
         return helper

@@ -10,7 +10,7 @@ from concurrent.futures import TimeoutError as NoAnswer
 from dataclasses import dataclass
 from typing import Any
 
-from layercast.errors import Cancelled, DeadlineExceeded, Error, FailedPrecondition, Internal
+from layercast.errors import Cancelled, DeadlineExceeded, Error, FailedPrecondition, Internal, InvalidArgument
 from layercast.host.staging import named
 from layercast.offered import FetchedAdapter, OfferedAdapter, find_adapter
 from layercast.vllm.adapter_reading import AdapterReading
@@ -140,10 +140,14 @@ class _Run:
     def _planned(self, reading: AdapterReading) -> SlotPlan | None:
         registry = self._manager._adapter_manager
 
+        def read(factors: Tensors) -> Any:
+            return reading.model(1, factors, "meta")
+
         def make() -> SlotPlan | None:
-            return plan_slot(
-                registry, reading.factors, lambda factors: reading.model(1, factors, "meta"), reading.scales()
-            )
+            try:
+                return plan_slot(registry, reading.factors, read, reading.scales())
+            except (AssertionError, RuntimeError, ValueError) as error:  # of vLLM's layers, for instance by their shapes
+                raise error if isinstance(error, Error) else InvalidArgument(f"{reading.called}: {error!r}") from error
 
         answer: Future[SlotPlan | None] = Future()
         self._wanted = make, answer

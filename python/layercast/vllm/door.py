@@ -63,7 +63,6 @@ class Door:
         self._client: Any = None
         self._models: Any = None  # vLLM's list of what requests may name
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._leaving: dict[str, list[str]] = {}  # digests of older versions, by name, that requests under way mean
         self._retiring: set[asyncio.Task[None]] = set()
         self._keys: list[str] = []
         self._drain = 300.0
@@ -142,20 +141,16 @@ class Door:
         self._models.lora_requests[name] = request
         if before is None:
             return
-        turn, (_, digest) = self._gate.turn(), version_in(before.lora_path) or ("", "")
-        self._leaving.setdefault(name, []).append(digest)
-        task = asyncio.create_task(self._retire(name, digest, turn))
+        _, digest = version_in(before.lora_path) or ("", "")
+        task = asyncio.create_task(self._retire(name, digest, self._gate.turn()))
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
 
     async def _retire(self, name: str, digest: str, turn: int) -> None:
         await self._gate.left(turn)
         async with self._one:
-            self._leaving[name].remove(digest)
-            if self._models.lora_requests.get(name) is None:
-                return
             with suppress(Error):  # of an engine that is ending
-                await asyncio.to_thread(self._open_engine().retire_adapter, name, self._leaving[name])
+                await asyncio.to_thread(self._open_engine().retire_adapter, name, digest)
 
     def _unload_adapter(self, body: dict[str, Any]) -> dict[str, Any]:
         engine, name = self._open_engine(), body.get("name", "")

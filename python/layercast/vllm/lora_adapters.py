@@ -7,6 +7,7 @@ keeps that on the host, and writes it into whichever slots vLLM picks (lora_slot
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,13 +22,14 @@ from layercast.vllm.lora_slots import Slots
 
 @dataclass
 class _Name:
-    """What requests may mean by a name: its newest version, or, by digest, one that is held for those under way."""
+    """What requests may mean by a name: its newest version, or, by digest, one that servers hold for those under way."""
 
     newest: HeldAdapter
     versions: dict[str, HeldAdapter] = field(default_factory=dict)
+    holders: Counter[str] = field(default_factory=Counter)  # by digest: how often it was given a number
 
     def meant(self, digest: str) -> HeldAdapter | None:
-        return self.versions.get(digest) if digest else self.newest
+        return self.newest if digest in ("", _digest(self.newest)) else self.versions.get(digest)
 
 
 class LoraAdapters:
@@ -60,8 +62,8 @@ class LoraAdapters:
         once; ``adapters`` are the version's names by those of requests. ``adapter_state``: where that is, which has to be
         asked until it is done. ``commit_adapter`` (numbers, follow): requests mean what is staged, between two forward
         passes. A number is the id that requests for a name will have, which finds it in a slot; with ``follow``, ids that
-        mean an older version do so too, as those without a digest do in any case. ``retire_adapter`` (name, keep): drops
-        versions that are neither the newest nor have one of these digests. ``abort_adapter``: drops what is staged.
+        mean an older version do so too, as those without a digest do in any case. ``retire_adapter`` (name, digest): no
+        request means that version any more by one of the numbers that it was given. ``abort_adapter``: drops what is staged.
         ``unload_adapter`` (name): no request may name it any more.
         """
         OPS[op](self, **arguments)
@@ -97,7 +99,7 @@ class LoraAdapters:
                 changed[id] = held.model(id)
         before = {name: self._ids_of(name) for name in staged}
         for name, held in staged.items():
-            self._name(name, held, follow)
+            self._name(name, held, bool(numbers.get(name)), follow)
         self._staging.abort()
         for model in changed.values():
             self._slots.put(model)
@@ -105,12 +107,14 @@ class LoraAdapters:
             if number:
                 self._slots.offer(_request(name, number, staged[name].offered), before[name])
 
-    def _name(self, name: str, held: HeldAdapter, follow: bool) -> None:
+    def _name(self, name: str, held: HeldAdapter, numbered: bool, follow: bool) -> None:
         of = self._names.setdefault(name, _Name(held))
         of.newest = held
         if follow:
             of.versions = dict.fromkeys(of.versions, held)
-        of.versions[held.offered.version.digest] = held
+        if numbered:
+            of.versions[_digest(held)] = held
+            of.holders[_digest(held)] += 1
 
     def _following(self, name: str, all_of_them: bool) -> set[int]:
         return self._ids_of(name) if all_of_them else self._slots.ids({path_of(name)})
@@ -121,15 +125,14 @@ class LoraAdapters:
     def _paths_of(self, name: str) -> set[str]:
         return {path_of(name), *(path_of(name, digest) for digest in self._names[name].versions)}
 
-    def _retire(self, name: str, keep: list[str]) -> None:
+    def _retire(self, name: str, digest: str) -> None:
         of = self._names.get(name)
-        if of is None:
+        if of is None or digest not in of.versions:
             return
-        kept = {*keep, of.newest.offered.version.digest}
-        old = {digest for digest in of.versions if digest not in kept}
-        self._slots.drop({path_of(name, digest) for digest in old})
-        for digest in old:
-            del of.versions[digest]
+        of.holders[digest] -= 1
+        if of.holders[digest] == 0 and digest != _digest(of.newest):
+            del of.versions[digest], of.holders[digest]
+            self._slots.drop({path_of(name, digest)})
 
     def _abort(self) -> None:
         self._staging.abort()
@@ -163,6 +166,10 @@ class LoraAdapters:
 
             raise LoRAAdapterNotFoundError(request.lora_name, request.lora_path)
         return held.model(request.lora_int_id)
+
+
+def _digest(held: HeldAdapter) -> str:
+    return held.offered.version.digest
 
 
 def _request(name: str, number: int, adapter: OfferedAdapter) -> Any:

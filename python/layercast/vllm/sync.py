@@ -64,12 +64,16 @@ class Engine:
             return self.commit(pause_mode=pause_mode)
         staged = self.stage_adapters(adapters, timeout=timeout, **source)[0]["staged"]
         version = next(iter(staged.values()))  # the newest may be another one by now
-        self.stage(timeout=timeout, **source | {"lineage": version["lineage"], "step": version["step"]})
 
         def commit_adapters() -> None:
             then(self.commit_adapters(dict.fromkeys(adapters, 0) | (numbers or {}), follow=pause_mode == "keep"))
 
-        return self.commit(pause_mode=pause_mode, together_with=commit_adapters)
+        try:
+            self.stage(timeout=timeout, **source | {"lineage": version["lineage"], "step": version["step"]})
+            return self.commit(pause_mode=pause_mode, together_with=commit_adapters)
+        except (Error, KeyboardInterrupt):
+            self._give_up("abort_adapter")
+            raise
 
     def stage(self, *, timeout: float = 300.0, **source: Any) -> Answers:
         """``source``: endpoint, lineage, step. Returns once every rank has staged the version, checked and whole."""
@@ -157,9 +161,9 @@ class Engine:
             self._give_up("abort_adapter")
             raise
 
-    def retire_adapter(self, name: str, keep: list[str]) -> Answers:
-        """Drops versions that no request means any more: all but the newest and those of these digests."""
-        return self._on_all("retire_adapter", name=name, keep=keep)
+    def retire_adapter(self, name: str, digest: str) -> Answers:
+        """No request means that version any more by the number that it was given."""
+        return self._on_all("retire_adapter", name=name, digest=digest)
 
     def unload_adapter(self, *, name: str, pause_mode: str = "") -> Answers:
         """No request may name the adapter any more; one that did would end the engine: so none must be under way, as

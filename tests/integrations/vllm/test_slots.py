@@ -158,7 +158,7 @@ def test_older_versions_stay_while_requests_mean_them(folders):
         worker.use(second, third)
         worker.use(first, second)  # written again, from what the worker keeps
         assert same(worker.slot(20), of_first) and same(worker.slot(21), of_second)
-        worker.engine.retire_adapter("mine", [first.lora_path.partition("?")[2]])
+        worker.engine.retire_adapter("mine", second.lora_path.partition("?")[2])
         worker.use(first, third)
         assert same(worker.slot(20), of_first) and worker.slot(21) is None
         with pytest.raises(Exception, match="mine"):
@@ -182,6 +182,31 @@ def test_an_upsert_keeps_the_pin(folders, follows):
         assert worker.registry._registered_adapters.pinned_items == {now}
         worker.manager.remove_all_adapters()  # as after a base of vLLM's own calls
         assert worker.slot(now) is not None and worker.registry._active_adapters.pinned_items == {now}
+
+
+def test_a_version_that_two_servers_named_stays_until_neither_does(folders):
+    model, adapters = folders("llama")
+    with worker_of(model) as worker, layercast.Publisher() as publisher:
+        one = load(worker, publisher, adapters[0], 0, number=20)
+        worker.engine.load_adapter(name="mine", endpoint=publisher.endpoint, number=21)
+        load(worker, publisher, adapters[1], 1, number=22)
+        digest = one.lora_path.partition("?")[2]
+        worker.engine.retire_adapter("mine", digest)
+        worker.use(request("mine", 21, one.lora_path))
+        worker.engine.retire_adapter("mine", digest)
+        assert worker.slot(20) is worker.slot(21) is None
+        assert digest not in LoraAdapters.of(worker)._names["mine"].versions
+
+
+def test_factors_of_other_shapes_are_refused(folders):
+    model, (folder, *_) = folders("llama")
+    config = json.loads((folder / "adapter_config.json").read_text())
+    tensors = safetensors.torch.load_file(folder / "adapter_model.safetensors")
+    wide = {name: torch.cat([tensor, tensor], 1) if "o_proj.lora_A" in name else tensor for name, tensor in tensors.items()}
+    with worker_of(model) as worker, layercast.Publisher() as publisher:
+        publisher.publish_adapters({"policy": (config, wide)}, step=0)
+        with pytest.raises(layercast.InvalidArgument, match="adapter 'policy'.*128"):
+            worker.engine.load_adapter(name="mine", endpoint=publisher.endpoint)
 
 
 def test_requests_under_way_go_on_with_the_new_version_where_that_is_asked_for(folders):
