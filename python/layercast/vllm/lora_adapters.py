@@ -123,7 +123,8 @@ class LoraAdapters:
         return self._slots.ids(self._paths_of(name)) if name in self._names else set()
 
     def _paths_of(self, name: str) -> set[str]:
-        return {path_of(name), *(path_of(name, digest) for digest in self._names[name].versions)}
+        of = self._names[name]
+        return {path_of(name), *(path_of(name, digest) for digest in (_digest(of.newest), *of.versions))}
 
     def _retire(self, name: str, digest: str) -> None:
         of = self._names.get(name)
