@@ -142,6 +142,18 @@ def test_a_slot_holds_what_vllm_loads_of_the_folder(folders, name, options, tp_r
             assert taken < whole if tp_size == 2 else taken <= whole
 
 
+def test_what_cannot_be_written_by_copies_is_left_to_vllm(folders, monkeypatch):
+    model, (folder, *_) = folders("llama")
+    monkeypatch.setattr("layercast.vllm.adapter_staging.plan_slot", lambda *_: None)
+    with worker_of(model) as worker, layercast.Publisher() as publisher:
+        ours = load(worker, publisher, folder, 0, number=20)
+        worker.use(request("file", 10, folder))
+        worker.manager.remove_adapter(20)
+        worker.use(ours)  # the scale is in B once
+        assert same(worker.slot(20), worker.slot(10))
+        assert LoraAdapters.of(worker)._names["mine"].newest.images is None
+
+
 def test_older_versions_stay_while_requests_mean_them(folders):
     model, adapters = folders("llama")
     with worker_of(model) as worker, layercast.Publisher() as publisher:
