@@ -88,6 +88,14 @@ def test_asks_for_the_version_that_was_published(serve, publisher):
     }  # fmt: skip
 
 
+def test_adapters_are_committed_with_their_base(serve):
+    server = serve()
+    with layercast.Controller([server.url]) as controller:
+        controller.reload("tcp://127.0.0.1:1", adapters=["mine", "other"])
+    assert server.asked[-1][:2] == ("reload", {
+        "endpoint": "tcp://127.0.0.1:1", "timeout": 300.0, "adapters": {"mine": "mine", "other": "other"}})  # fmt: skip
+
+
 def test_all_or_none_commits_once_all_have_staged(serve):
     servers = [serve(), serve()]
     with layercast.Controller([server.url for server in servers]) as controller:
