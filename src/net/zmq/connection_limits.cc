@@ -18,17 +18,22 @@ ConnectionLimits::Options WithinDescriptors(ConnectionLimits::Options options) {
   return options;
 }
 
+constexpr int kFailedHandshakes =
+    ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+
 }  // namespace
 
 ConnectionLimits::ConnectionLimits(zmq::context_t& context, zmq::socket_t& socket, const Options& options)
-    : events_(context, socket, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED),
+    : events_(context, socket, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED | kFailedHandshakes),
       options_(WithinDescriptors(options)) {}
 
 void ConnectionLimits::Heard(zmq::message_t& frame) {
   ++heard_;
   TakeEvents();
   const auto known = connections_.find(zmq_msg_get(frame.handle(), ZMQ_SRCFD));
-  if (known != connections_.end()) known->second.meter.EndMessage();
+  if (known == connections_.end()) return;
+  known->second.meter.EndMessage();
+  if (const char* const user = zmq_msg_gets(frame.handle(), "User-Id"); user != nullptr) known->second.user = user;
 }
 
 PeerConnection ConnectionLimits::ConnectionOf(zmq::message_t& frame) const {
@@ -46,6 +51,23 @@ bool ConnectionLimits::Moved() {
 std::uint64_t ConnectionLimits::Ended() {
   TakeEvents();
   return ended_;
+}
+
+std::optional<ConnectionLimits::FailedHandshake> ConnectionLimits::TakeFailedHandshake() {
+  TakeEvents();
+  return std::exchange(failed_, std::nullopt);
+}
+
+std::size_t ConnectionLimits::CutUsers(const std::function<bool(std::string_view user)>& these) {
+  TakeEvents();
+  std::size_t cut = 0;
+  for (auto at = connections_.begin(); at != connections_.end();) {
+    const bool meant = !at->second.user.empty() && these(at->second.user);
+    if (meant) at->second.meter.connection().Cut();
+    cut += meant ? 1 : 0;
+    at = meant ? Forget(at) : std::next(at);
+  }
+  return cut;
 }
 
 std::string ConnectionLimits::Enforce(bool all_taken) {
@@ -73,6 +95,10 @@ std::string ConnectionLimits::Enforce(bool all_taken) {
 // is told of as ended later in the same queue; what is in `connections_` when all has been taken is the socket's own.
 void ConnectionLimits::TakeEvents() {
   while (const std::optional<SocketEvents::Event> event = events_.Next()) {
+    if ((event->number & kFailedHandshakes) != 0) {  // its value is no descriptor
+      failed_ = FailedHandshake{event->number, event->value};
+      continue;
+    }
     if (const auto known = connections_.find(event->value); known != connections_.end()) Forget(known);
     if (event->number == ZMQ_EVENT_DISCONNECTED) {
       ++ended_;

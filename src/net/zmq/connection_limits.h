@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <zmq.hpp>
 
 #include "src/net/zmq/message_meter.h"
@@ -53,11 +55,21 @@ class ConnectionLimits {
   bool Moved();
   // How many connections have ended so far. Whatever came over them can be received by then.
   std::uint64_t Ended();
+  // The last handshake that has failed since the last call, by ZeroMQ's event (ZMQ_EVENT_HANDSHAKE_FAILED_...).
+  struct FailedHandshake {
+    std::uint16_t event = 0;
+    std::int32_t value = 0;
+  };
+  std::optional<FailedHandshake> TakeFailedHandshake();
+  // Ends the connections that a message was heard from whose user ("User-Id", as the check of keys has named it) is one
+  // of these, and returns how many.
+  std::size_t CutUsers(const std::function<bool(std::string_view user)>& these);
 
  private:
   struct Connection {
     MessageMeter meter;
     std::uint64_t number;  // by age
+    std::string user{};    // once a message was heard; empty: there are no keys
   };
   using Connections = std::map<int, Connection>;  // by descriptor
 
@@ -73,6 +85,7 @@ class ConnectionLimits {
   std::uint64_t received_ = 0;  // bytes, by the last call of Moved
   std::size_t heard_ = 0;       // messages since the last check
   std::string complaint_;
+  std::optional<FailedHandshake> failed_;
 };
 
 }  // namespace layercast

@@ -108,14 +108,15 @@ std::vector<std::string> SplitEndpoints(const std::string& endpoints) {
   return split;
 }
 
-void CheckBindable(const std::string& endpoint, bool allow_remote) {
+void CheckBindable(const std::string& endpoint, bool may_leave_the_host) {
   const std::string host = HostOf(endpoint);
   const bool loopback = host.empty() || host == "localhost" || host == "[::1]" || host.starts_with("127.");
-  if (loopback || allow_remote) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              "endpoint '" + endpoint +
-                  "' can be reached from other hosts, and peers are not authenticated: bind a "
-                  "loopback address, or allow remote peers (--allow-remote)");
+  if (loopback || may_leave_the_host) return;
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      "endpoint '" + endpoint +
+          "' can be reached from other hosts, and there are no keys by which peers are authenticated: give some "
+          "(--keys or --secret), bind a loopback address, or say that anybody may do anything (--insecure)");
 }
 
 }  // namespace layercast

@@ -1,5 +1,5 @@
-// The endpoints that servers bind and clients call, as texts. Servers bind loopback addresses only, unless they are
-// told otherwise, because peers are not authenticated yet. Used by the RPC, sessions, engines and the command line.
+// The endpoints that servers bind and clients call, as texts. Without keys, which authenticate peers, servers bind
+// loopback addresses only, unless they are told otherwise. Used by the RPC, sessions, engines and the command line.
 #pragma once
 
 #include <netdb.h>
@@ -54,7 +54,7 @@ bool IsIpv6(const std::string& endpoint);
 // there is nothing to add.
 const char* DoubtOfEndpoint(bool heard);
 
-// Throws kInvalidArgument if the endpoint can be reached from other hosts and `allow_remote` is false.
-void CheckBindable(const std::string& endpoint, bool allow_remote);
+// Throws kInvalidArgument if the endpoint can be reached from other hosts and `may_leave_the_host` is false.
+void CheckBindable(const std::string& endpoint, bool may_leave_the_host);
 
 }  // namespace layercast

@@ -53,9 +53,10 @@ void CheckReplaceable(const std::string& path, const std::string& whose) {
 
 }  // namespace
 
-Listening::Listening(zmq::socket_t& socket, const std::string& owner, const std::string& endpoint, bool allow_remote) {
+Listening::Listening(zmq::socket_t& socket, const std::string& owner, const std::string& endpoint,
+                     bool may_leave_the_host) {
   const std::string bindable = AsBindable(endpoint);
-  CheckBindable(bindable, allow_remote);
+  CheckBindable(bindable, may_leave_the_host);
   const std::string whose = owner + " endpoint '" + endpoint + "'";
   file_ = FileOf(bindable);
   if (!file_.empty()) CheckReplaceable(file_, whose);

@@ -15,9 +15,9 @@ namespace layercast {
 class Listening {
  public:
   // `owner` says in messages whose endpoint it is ("publisher"). Throws kInvalidArgument if the endpoint is malformed,
-  // if other hosts can reach it and `allow_remote` is false, or if there is a file at an ipc:// path that is not a
-  // socket; kUnavailable if the endpoint cannot be bound, or another process already listens there.
-  Listening(zmq::socket_t& socket, const std::string& owner, const std::string& endpoint, bool allow_remote);
+  // if other hosts can reach it and `may_leave_the_host` is false, or if there is a file at an ipc:// path that is not
+  // a socket; kUnavailable if the endpoint cannot be bound, or another process already listens there.
+  Listening(zmq::socket_t& socket, const std::string& owner, const std::string& endpoint, bool may_leave_the_host);
   ~Listening();
   Listening(const Listening&) = delete;
   Listening& operator=(const Listening&) = delete;
