@@ -130,6 +130,15 @@ ControlAddress ControlAddress::Parse(std::string_view channel, const std::string
 
 std::string WithoutKey(const std::string& address) { return address.substr(0, address.find('#')); }
 
+std::string WithKey(const std::string& address, const Token& key) { return address + "#" + HexOf(key); }
+
+Token KeyOf(const std::string& address) {
+  Token key;
+  const std::size_t hash = address.find('#');
+  if (hash != std::string::npos && ReadHex(std::string_view(address).substr(hash + 1), key)) return key;
+  throw Error(ErrorCode::kUnavailable, "not an address of this channel");
+}
+
 UniqueFd Listen(const std::string& host, ControlAddress& address) {
   const AddressList found = Resolve(host, 0, AI_PASSIVE, Deadline::After(kToListen));
   if (found == nullptr)

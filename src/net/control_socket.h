@@ -38,6 +38,10 @@ struct ControlAddress {
 
 // The part of an address that may be shown to people: all but its key.
 std::string WithoutKey(const std::string& address);
+// An address that has a key, of a channel whose addresses have another form than the above; and the key of one, which
+// throws kUnavailable if it has none.
+std::string WithKey(const std::string& address, const Token& key);
+Token KeyOf(const std::string& address);
 
 // Makes a listening socket on a free port of `host`, and sets the host and port of `address`. Throws kInvalidArgument.
 UniqueFd Listen(const std::string& host, ControlAddress& address);

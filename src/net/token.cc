@@ -20,4 +20,23 @@ bool SameToken(const Token& a, const Token& b) {
   return difference == std::byte{};
 }
 
+Token Invitations::Invite() {
+  const Token token = RandomToken();
+  const std::lock_guard lock(mutex_);
+  while (!invited_.empty() && (invited_.size() >= kMost || invited_.front().good_until.Passed())) invited_.pop_front();
+  invited_.push_back({token, Deadline::After(kGoodFor)});
+  return token;
+}
+
+bool Invitations::Admits(const Token& token) {
+  const std::lock_guard lock(mutex_);
+  Invited* found = nullptr;
+  for (Invited& invited : invited_) {  // all of them, so that time tells nothing
+    if (SameToken(invited.token, token)) found = &invited;
+  }
+  if (found == nullptr || found->good_until.Passed() || found->connections == 0) return false;
+  --found->connections;
+  return true;
+}
+
 }  // namespace layercast

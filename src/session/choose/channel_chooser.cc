@@ -8,6 +8,7 @@
 
 #include "src/base/as_error.h"
 #include "src/base/log.h"
+#include "src/net/control_socket.h"
 #include "src/session/choose/channel_probe.h"
 #include "src/transport/all/transports.h"
 
@@ -124,7 +125,7 @@ ChosenChannel ChannelChooser::Choose(const wire::Welcome& welcome, const ExpectA
       ExpectToGoOn(trial.name, expect_alive, deadline);
       if (!forced.empty() || error.code() == ErrorCode::kResourceExhausted) throw;
       log::warn("channel {} to publisher {}: {}", trial.name, welcome.publisher, error.what());
-      measured_[{trial.name, address}] = {.error = error, .at = Clock::now()};
+      measured_[{trial.name, WithoutKey(address)}] = {.error = error, .at = Clock::now()};
     }
   }
 }
@@ -174,7 +175,7 @@ ChannelTrial ChannelChooser::TryOne(const Transport& transport, const HostIdenti
     return trial;
   }
   if (!how.measured) {
-    const Measured* const known = Known({trial.name, offered->address});
+    const Measured* const known = Known({trial.name, WithoutKey(offered->address)});
     trial.usable = known == nullptr || !known->error;
     if (trial.usable) return trial;
     trial.reason = known->error->what();
@@ -208,7 +209,7 @@ bool ChannelChooser::Failed(const Measured& measured) {
 
 const ChannelChooser::Measured& ChannelChooser::Measure(const Transport& transport, const std::string& address,
                                                         const Trying& how) {
-  const EndKey key(transport.name(), address);
+  const EndKey key(transport.name(), WithoutKey(address));  // each session has a key of its own
   if (const Measured* const known = Known(key)) return *known;
   if (measured_.size() >= kMostMeasured) measured_.clear();
   Measured measured{.at = Clock::now()};
@@ -234,7 +235,7 @@ const ChannelChooser::Measured& ChannelChooser::Measure(const Transport& transpo
 void ChannelChooser::ThrowWhatFailed(const wire::Welcome& welcome, const std::string& forced) const {
   const wire::ChannelAddress* const offered = FindOffered(welcome, forced);
   if (offered == nullptr) return;
-  const auto measured = measured_.find({forced, offered->address});
+  const auto measured = measured_.find({forced, WithoutKey(offered->address)});
   if (measured != measured_.end() && measured->second.error) throw Error(*measured->second.error);
 }
 

@@ -23,24 +23,25 @@ constexpr std::chrono::seconds kNothingCame{10};
 
 CudaIpcFetchingEnd::CudaIpcFetchingEnd(CudaIpcParts parts, std::shared_ptr<Mappings> mappings,
                                        const std::string& address, Deadline deadline)
-    : ControlledFetching("cuda_ipc: publisher at " + address),
+    : ControlledFetching("cuda_ipc: publisher at " + WithoutKey(address)),
       parts_(std::move(parts)),
       mappings_(std::move(mappings)),
-      address_(address) {
+      address_(WithoutKey(address)) {
   Run([&] {
     if (!address.starts_with(kAddressPrefix)) throw Error(ErrorCode::kUnavailable, "not an address of this channel");
-    const std::string name = address.substr(kAddressPrefix.size());
-    if (!Greet(name, true, deadline)) static_cast<void>(Greet(name, false, deadline));
+    const std::string name = address_.substr(kAddressPrefix.size());
+    const Token key = KeyOf(address);
+    if (!Greet(name, key, true, deadline)) static_cast<void>(Greet(name, key, false, deadline));
     stream_ = parts_.device->MakeStream();
     liveness_.Heard();
   });
-  mappings_->Begin(address, control_->fd());
+  mappings_->Begin(address_, control_->fd());
 }
 
-bool CudaIpcFetchingEnd::Greet(const std::string& name, bool takes_events, Deadline deadline) {
+bool CudaIpcFetchingEnd::Greet(const std::string& name, const Token& key, bool takes_events, Deadline deadline) {
   control_.emplace(ConnectLocally(SOCK_STREAM, name, deadline));
   takes_events = takes_events && (parts_.driver->opens_its_own() || !IsWithinThisProcess(control_->fd()));
-  control_->Send(Encode(Hello{kVersion, takes_events}));
+  control_->Send(Encode(Hello{kVersion, key, takes_events}));
   const Welcome welcome = Decode<Welcome>(control_->AwaitAnswer(deadline));
   if (!welcome.event) return true;
   if (!takes_events) throw Error(ErrorCode::kCorrupt, "WELCOME: an event that was not asked for");

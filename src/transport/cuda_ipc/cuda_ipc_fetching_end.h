@@ -50,7 +50,7 @@ class CudaIpcFetchingEnd final : public ControlledFetching<Chunk> {
  private:
   // Connects, and exchanges HELLO and WELCOME. False: the publisher's event cannot be opened, and this end has to
   // connect again without asking for it.
-  bool Greet(const std::string& name, bool takes_events, Deadline deadline);
+  bool Greet(const std::string& name, const Token& key, bool takes_events, Deadline deadline);
 
   void Prepare(Chunk& chunk, const ChunkRequest& request, const std::vector<std::byte>& message) override;
   bool Progress() override;

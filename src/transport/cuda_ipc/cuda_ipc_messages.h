@@ -8,12 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "src/net/token.h"
 #include "src/transport/channel/channel_messages.h"
 #include "src/transport/cuda_ipc/segments/driver.h"
 
 namespace layercast::cuda_ipc_channel {
 
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kVersion = 2;  // and the oldest that is spoken
 constexpr std::string_view kMagic = "LCCI";
 
 constexpr Kind kDone = static_cast<Kind>(4);
@@ -33,11 +34,13 @@ void Handle(Archive& archive, auto& handle) {
 struct Hello {
   static constexpr const char* kName = "HELLO";
   std::uint16_t version = kVersion;
+  Token key{};                // the publisher's secret, from its address: it shows that the receiver was told that
   bool takes_events = false;  // it can wait for an event; else it is granted only what has been copied in already
 };
 void Fields(auto& archive, Is<Hello> auto& hello) {
   Begin(archive, Kind::kHello);
   Greeting(archive, kMagic, hello.version);
+  archive.Array(hello.key, "key");
   Flag(archive, hello.takes_events, "takes events");
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/device/device_tick.h"
+#include "src/net/control_socket.h"
 #include "src/net/local_socket.h"
 #include "src/transport/channel/receivers.h"
 #include "src/transport/cuda_ipc/cuda_ipc_receiver.h"
@@ -38,12 +39,14 @@ CudaIpcOfferingEnd::CudaIpcOfferingEnd(CudaIpcParts parts)
       offers_(arena_, copy_in_),
       listener_(ListenLocally(SOCK_STREAM, name_)),
       service_("cuda_ipc", "lc-cuda-ipc", wake_, [this](const std::stop_token& stop) {
-        const ReceiverContext context{parts_.driver->opens_its_own(), copy_in_, offers_, failpoints_};
+        const ReceiverContext context{parts_.driver->opens_its_own(), invitations_, copy_in_, offers_, failpoints_};
         Receivers<Receiver, ReceiverContext> receivers("cuda_ipc", std::move(listener_), context, wake_, kMaxReceivers);
         Serve(receivers, copy_in_, stop);
       }) {}
 
-std::string CudaIpcOfferingEnd::address() const { return std::string(kAddressPrefix) + name_; }
+std::string CudaIpcOfferingEnd::address() const {
+  return WithKey(std::string(kAddressPrefix) + name_, invitations_.Invite());
+}
 
 void CudaIpcOfferingEnd::Add(const Offer& offer) {
   offers_.Add(offer);

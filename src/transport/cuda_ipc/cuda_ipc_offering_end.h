@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/net/service_thread.h"
+#include "src/net/token.h"
 #include "src/net/wake_up.h"
 #include "src/transport/channel/channel.h"
 #include "src/transport/cuda_ipc/copy_in.h"
@@ -36,7 +37,8 @@ class CudaIpcOfferingEnd final : public OfferingEnd {
   WakeUp wake_;
   std::atomic<FailPoints*> failpoints_{nullptr};
   std::string name_;
-  UniqueFd listener_;  // until the service thread takes it over
+  mutable Invitations invitations_;  // one for each address that was told
+  UniqueFd listener_;                // until the service thread takes it over
   ServiceThread service_;
 };
 

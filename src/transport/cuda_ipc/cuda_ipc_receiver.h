@@ -22,6 +22,7 @@ namespace layercast::cuda_ipc_channel {
 // What all receivers of an offering end have in common; outlives them.
 struct ReceiverContext {
   bool opens_its_own = false;  // what IpcDriver says
+  Invitations& invitations;
   CopyIn& copy_in;
   Offers& offers;
   const std::atomic<FailPoints*>& failpoints;

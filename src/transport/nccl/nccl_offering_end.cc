@@ -49,9 +49,15 @@ NcclOfferingEnd::NcclOfferingEnd(NcclParts parts, const OfferingOptions& options
       listener_(Listen(options.bind_host, address_)),
       service_("nccl", "lc-nccl", wake_, [this, size = CheckedSize(options.fleet_size)](const std::stop_token& stop) {
         Fleets fleets({*parts_.library, *parts_.device, book_, parts_.patience, parts_.piece_bytes}, size);
-        const ReceiverContext context{*parts_.library, *parts_.device, address_.key, book_, failpoints_, fleets};
+        const ReceiverContext context{*parts_.library, *parts_.device, invitations_, book_, failpoints_, fleets};
         Receivers<Receiver, ReceiverContext> receivers("nccl", std::move(listener_), context, wake_, kMaxReceivers);
         Serve(receivers, fleets, stop);
       }) {}
+
+std::string NcclOfferingEnd::address() const {
+  ControlAddress told = address_;
+  told.key = invitations_.Invite();
+  return told.Text();
+}
 
 }  // namespace layercast::nccl_channel

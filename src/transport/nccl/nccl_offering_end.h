@@ -19,7 +19,7 @@ class NcclOfferingEnd final : public OfferingEnd {
  public:
   // Throws kInvalidArgument.
   NcclOfferingEnd(NcclParts parts, const OfferingOptions& options);
-  std::string address() const override { return address_.Text(); }
+  std::string address() const override;
   bool reads_from(const Device& device) const override { return device == parts_.device->device_memory().device(); }
   void Add(const Offer& offer) override { book_.Add(offer); }
   // No receiver has to be cut: only copies on the publisher's own device read the offer's memory, and they wait for no
@@ -33,8 +33,9 @@ class NcclOfferingEnd final : public OfferingEnd {
   WakeUp wake_;
   OfferBook book_;
   std::atomic<FailPoints*> failpoints_{nullptr};
-  ControlAddress address_{.channel = "nccl", .key = RandomToken()};
-  UniqueFd listener_;  // until the service thread takes it over
+  ControlAddress address_{.channel = "nccl"};  // without its key
+  mutable Invitations invitations_;            // one for each address that was told
+  UniqueFd listener_;                          // until the service thread takes it over
   ServiceThread service_;
 };
 

@@ -80,7 +80,7 @@ UcxOfferingEnd::UcxOfferingEnd(const std::string& bind_host, const UcxParts& par
       readable_(MakeReadable(parts.one_sided.get())),
       listener_(Listen(bind_host, address_)),
       service_("ucx", "lc-ucx", wake_, [this, anywhere = parts.reads_anywhere](const std::stop_token& stop) {
-        const ReceiverContext context{address_.key, book_, failpoints_, readable_.get(), anywhere};
+        const ReceiverContext context{invitations_, book_, failpoints_, readable_.get(), anywhere};
         Receivers<Receiver, ReceiverContext> receivers("ucx", std::move(listener_), context, wake_, kMaxReceivers);
         Service(receivers, book_).Run(stop);
       }) {}
@@ -88,6 +88,12 @@ UcxOfferingEnd::UcxOfferingEnd(const std::string& bind_host, const UcxParts& par
 void UcxOfferingEnd::Remove(std::uint64_t offer_id) {
   const std::shared_ptr<Offered> removed = book_.Remove(offer_id);
   if (removed != nullptr && readable_ != nullptr) readable_->Forget(*removed);
+}
+
+std::string UcxOfferingEnd::address() const {
+  ControlAddress told = address_;
+  told.key = invitations_.Invite();
+  return told.Text();
 }
 
 }  // namespace layercast::ucx_channel

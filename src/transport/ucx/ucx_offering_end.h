@@ -20,7 +20,7 @@ namespace layercast::ucx_channel {
 class UcxOfferingEnd final : public OfferingEnd {
  public:
   UcxOfferingEnd(const std::string& bind_host, const UcxParts& parts);
-  std::string address() const override { return address_.Text(); }
+  std::string address() const override;
   MemoryResource* arena() override { return readable_ ? readable_->memory().arena() : nullptr; }
   void Add(const Offer& offer) override { book_.Add(offer); }
   void Remove(std::uint64_t offer_id) override;
@@ -32,8 +32,9 @@ class UcxOfferingEnd final : public OfferingEnd {
   OfferBook book_;
   std::unique_ptr<ReadableOffers> readable_;  // null: no one-sided reads
   std::atomic<FailPoints*> failpoints_{nullptr};
-  ControlAddress address_{.channel = "ucx", .key = RandomToken()};
-  UniqueFd listener_;  // until the service thread takes it over
+  ControlAddress address_{.channel = "ucx"};  // without its key
+  mutable Invitations invitations_;           // one for each address that was told
+  UniqueFd listener_;                         // until the service thread takes it over
   ServiceThread service_;
 };
 

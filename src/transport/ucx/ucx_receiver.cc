@@ -52,7 +52,9 @@ void Receiver::OnPing() {
 }
 
 void Receiver::TakeHello(const Hello& hello) {
-  if (!SameToken(hello.key, context_.key)) throw Error(ErrorCode::kCorrupt, "HELLO: a wrong key");
+  if (!context_.invitations.Admits(hello.key)) {
+    throw Error(ErrorCode::kCorrupt, "HELLO: a key that was not handed out, or is too old or used up");
+  }
   token_ = RandomToken();
   if (WelcomeToRead(hello)) return;
   const Lanes lanes = ShareMemory(HostIdentity::Mine(), hello.host) ? Lanes::kSharedMemory : Lanes::kNetwork;

@@ -26,7 +26,7 @@ namespace layercast::ucx_channel {
 
 // What all receivers of an offering end have in common; outlives them.
 struct ReceiverContext {
-  Token key{};
+  Invitations& invitations;
   OfferBook& book;
   const std::atomic<FailPoints*>& failpoints;
   ReadableOffers* readable = nullptr;  // null: no one-sided reads

@@ -11,7 +11,9 @@ Receiver::~Receiver() { context_.fleets.Leave(*this); }
 
 bool Receiver::OnHello(std::span<const std::byte> message) {
   const auto hello = Decode<Hello>(message);
-  if (!SameToken(hello.key, context_.key)) throw Error(ErrorCode::kCorrupt, "HELLO: a wrong key");
+  if (!context_.invitations.Admits(hello.key)) {
+    throw Error(ErrorCode::kCorrupt, "HELLO: a key that was not handed out, or is too old or used up");
+  }
   try {
     ExpectPartner(hello);
   } catch (const Error& error) {

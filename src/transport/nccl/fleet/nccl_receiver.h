@@ -26,7 +26,7 @@ class Fleets;
 struct ReceiverContext {
   NcclLibrary& library;
   ChannelDevice& device;
-  Token key{};
+  Invitations& invitations;
   OfferBook& book;
   const std::atomic<FailPoints*>& failpoints;
   Fleets& fleets;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/net/control_socket.h"
 #include "src/net/local_socket.h"
 #include "src/transport/cuda_ipc/cuda_ipc_messages.h"
 #include "src/transport/shm/memfd.h"
@@ -30,11 +31,12 @@ class CudaIpcPublisher : public CudaIpc {
   CudaIpcPublisher() { Publish(); }
   ControlSocket ConnectRaw() const {
     return ControlSocket(
-        ConnectLocally(SOCK_STREAM, publisher_->address().substr(kAddressPrefix.size()), InPatience()));
+        ConnectLocally(SOCK_STREAM, WithoutKey(publisher_->address()).substr(kAddressPrefix.size()), InPatience()));
   }
+  Hello RightHello() const { return {kVersion, KeyOf(publisher_->address()), true}; }
   ControlSocket ConnectGreeted() const {
     ControlSocket socket = ConnectRaw();
-    socket.Send(Encode(Hello{kVersion, true}));
+    socket.Send(Encode(RightHello()));
     const auto welcome = NextMessage(socket);
     EXPECT_TRUE(welcome && Decode<Welcome>(*welcome).event);
     return socket;
@@ -53,18 +55,33 @@ class CudaIpcPublisher : public CudaIpc {
 };
 
 TEST_F(CudaIpcPublisher, CutsWhoeverDoesNotGreetProperly) {
-  Bytes wrong_magic = Encode(Hello{kVersion, true});
+  Bytes wrong_magic = Encode(RightHello());
   wrong_magic[1] = std::byte{'X'};
-  for (const Bytes& message : {Bytes{}, Bytes{std::byte{77}}, Encode(Bare{Kind::kPing}), wrong_magic,
-                               Encode(Hello{0, true}), Encode(Done{1}), Encode(Request{1, 1, {}}), Encode(Welcome{})}) {
+  for (const Bytes& message :
+       {Bytes{}, Bytes{std::byte{77}}, Encode(Bare{Kind::kPing}), wrong_magic, Encode(Hello{0, RightHello().key, true}),
+        Encode(Done{1}), Encode(Request{1, 1, {}}), Encode(Welcome{})}) {
     ControlSocket socket = ConnectRaw();
     socket.Send(message);
     ExpectCut(socket);
   }
 }
 
+TEST_F(CudaIpcPublisher, CutsWhoeverHasNoKeyOrOneThatIsUsedUp) {
+  Hello used_up = RightHello();
+  for (int i = 0; i < Invitations::kConnections; ++i) {
+    ControlSocket socket = ConnectRaw();
+    socket.Send(Encode(used_up));
+    ASSERT_TRUE(Decode<Welcome>(*NextMessage(socket)).event);
+  }
+  for (const Hello& hello : {used_up, Hello{kVersion, RandomToken(), true}, Hello{kVersion, {}, true}}) {
+    ControlSocket socket = ConnectRaw();
+    socket.Send(Encode(hello));
+    ExpectCut(socket);
+  }
+}
+
 TEST_F(CudaIpcPublisher, CutsWhoeverBreaksTheProtocol) {
-  for (const Bytes& message : {Bytes{}, Bytes{std::byte{77}}, Encode(Hello{kVersion, true}), Encode(Done{1}),
+  for (const Bytes& message : {Bytes{}, Bytes{std::byte{77}}, Encode(RightHello()), Encode(Done{1}),
                                Encode(Granted{1, false, {}}), Bytes(100, std::byte{2})}) {
     ControlSocket socket = ConnectGreeted();
     socket.Send(message);

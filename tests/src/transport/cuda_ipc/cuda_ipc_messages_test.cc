@@ -16,10 +16,16 @@ IpcHandle SomeHandle() {
   return handle;
 }
 
+Token TokenFrom(int first) {
+  Token token;
+  for (std::size_t i = 0; i < token.size(); ++i) token[i] = static_cast<std::byte>(static_cast<int>(i) + first);
+  return token;
+}
+
 TEST(CudaIpcMessages, AreReadAsTheyWereWritten) {
-  EXPECT_TRUE(Decode<Hello>(Encode(Hello{kVersion, true})).takes_events);
-  EXPECT_FALSE(Decode<Hello>(Encode(Hello{kVersion, false})).takes_events);
-  EXPECT_EQ(Decode<Hello>(Encode(Hello{7, false})).version, 7);
+  EXPECT_TRUE(Decode<Hello>(Encode(Hello{kVersion, RandomToken(), true})).takes_events);
+  EXPECT_FALSE(Decode<Hello>(Encode(Hello{kVersion, RandomToken(), false})).takes_events);
+  EXPECT_EQ(Decode<Hello>(Encode(Hello{7, {}, false})).version, 7);
   EXPECT_EQ(Decode<Welcome>(Encode(Welcome{kVersion, SomeHandle()})).event, SomeHandle());
   EXPECT_EQ(Decode<Welcome>(Encode(Welcome{})).event, std::nullopt);
   const Announced segment = Decode<Announced>(Encode(Announced{12, std::uint64_t{1} << 40, SomeHandle()}));
@@ -37,7 +43,10 @@ TEST(CudaIpcMessages, AreReadAsTheyWereWritten) {
 
 TEST(CudaIpcMessages, HaveTheirExactBytes) {
   using test::Hex;
-  EXPECT_EQ(Hex(Encode(Hello{7, true})), "014c434349070001");
+  EXPECT_EQ(Hex(Encode(Hello{7, TokenFrom(1), true})),
+            "014c4343490700"
+            "0102030405060708090a0b0c0d0e0f10"
+            "01");
   EXPECT_EQ(Hex(Encode(Welcome{kVersion, SomeHandle()})),
             "814c4343490100010104070a0d101316191c1f2225282b2e3134373a3d404346494c4f5255585b5e6164676a6d707376797c7f8285"
             "888b8e9194979a9da0a3a6a9acafb2b5b8bbbe");
@@ -65,14 +74,14 @@ void DecodeAnyOf(std::span<const std::byte> message) {
 
 TEST(CudaIpcMessages, DamagedOnesAreRefused) {
   testing::ExpectDamagedOnesAreRefused(
-      {Encode(Hello{kVersion, true}), Encode(Welcome{kVersion, SomeHandle()}), Encode(Welcome{}),
+      {Encode(Hello{kVersion, RandomToken(), true}), Encode(Welcome{kVersion, SomeHandle()}), Encode(Welcome{}),
        Encode(Announced{1, 2, {}}), Encode(Announced{1, 2, SomeHandle()}), Encode(Granted{1, false, {{1, 2}, {3, 4}}}),
        Encode(Done{1}), Encode(Gone{1})},
       DecodeAnyOf);
 }
 
 TEST(CudaIpcMessages, HaveBounds) {
-  EXPECT_THROW(Decode<Hello>(Encode(Hello{0, true})), Error);
+  EXPECT_THROW(Decode<Hello>(Encode(Hello{0, {}, true})), Error);
   EXPECT_THROW(Decode<Announced>(Encode(Announced{0, 1, {}})), Error);
   EXPECT_THROW(Decode<Announced>(Encode(Announced{1, 0, {}})), Error);
 }

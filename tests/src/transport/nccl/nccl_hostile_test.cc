@@ -42,6 +42,23 @@ TEST_F(NcclPublisher, CutsWhoeverGreetsItWrongly) {
   ExpectServing();
 }
 
+TEST_F(NcclPublisher, CutsWhoeverHasNoKeyOrOneThatIsUsedUp) {
+  const Hello used_up = Raw().RightHello();
+  for (int i = 0; i < Invitations::kConnections; ++i) {
+    RawReceiver receiver = Raw();
+    receiver.socket().Send(Encode(used_up));
+    Decode<Welcome>(receiver.Await(NcclKind::kWelcome));
+  }
+  Hello without = Raw().RightHello();
+  without.key = {};
+  for (const Hello& hello : {used_up, without}) {
+    RawReceiver receiver = Raw();
+    receiver.socket().Send(Encode(hello));
+    ExpectCut(receiver);
+  }
+  ExpectServing();
+}
+
 TEST_F(NcclPublisher, NamesTheVersionsOfTheProtocolThatDiffer) {
   RawReceiver receiver = Raw();
   Hello hello = receiver.RightHello();

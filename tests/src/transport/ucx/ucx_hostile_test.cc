@@ -89,6 +89,23 @@ TEST_F(UcxPublisher, CutsWhoeverGreetsItWrongly) {
   ExpectServing();
 }
 
+TEST_F(UcxPublisher, CutsWhoeverHasNoKeyOrOneThatIsUsedUp) {
+  const Hello used_up = RightHello();
+  for (int i = 0; i < Invitations::kConnections; ++i) {
+    ControlSocket socket = ConnectRaw();
+    socket.Send(Encode(used_up));
+    Decode<Welcome>(AwaitMessage(socket));
+  }
+  Hello without = RightHello();
+  without.key = {};
+  for (const Hello& hello : {used_up, without}) {
+    ControlSocket socket = ConnectRaw();
+    socket.Send(Encode(hello));
+    ExpectCut(socket);
+  }
+  ExpectServing();
+}
+
 TEST_F(UcxPublisher, CutsWhoeverAnswersItsWelcomeWrongly) {
   for (const Bytes& message :
        {Encode(WorkerAddress{}), Encode(WorkerAddress{Bytes(kMaxAddressBytes + 1)}), Encode(Request{1, 1, {}})}) {
