@@ -112,7 +112,7 @@ class Publisher::Impl {
         pool_(options.threads),
         failpoints_(FailPoints::FromEnvironment("publisher")),
         service_({.endpoint = options.endpoint,
-                  .allow_remote = options.allow_remote,
+                  .keys = Keys::From(options.keys),
                   .name = "publisher",
                   .stream_window_bytes = options.stream_window_bytes,
                   .peer_timeout = options.peer_timeout,

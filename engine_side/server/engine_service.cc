@@ -58,7 +58,7 @@ class EngineService::Impl {
         sleeper_(ranks_, generator_, reloader_),
         worker_([this] { Work(); }) {
     try {
-      rpc_ = std::make_unique<RpcServer>(options.endpoint, options.allow_remote,
+      rpc_ = std::make_unique<RpcServer>(options.endpoint, Keys::From(options.ranks.keys),
                                          [this](const std::string& method, const Json& params, const RpcReply& reply) {
                                            Dispatch(method, params, reply);
                                          });
@@ -343,8 +343,7 @@ class EngineService::Impl {
 
   // Slow calls run on one thread, so no reload can come between the version and its digests.
   void LendWeights(const Json& params, const RpcReply& reply) {
-    reply.Result(
-        LendServed(ranks_, reloader_.Status(), {endpoint(), options_.allow_remote, params.value("adapters", false)}));
+    reply.Result(LendServed(ranks_, reloader_.Status(), {endpoint(), params.value("adapters", false)}));
   }
 
   void Digests(const Json& /*params*/, const RpcReply& reply) {

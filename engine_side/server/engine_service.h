@@ -15,7 +15,6 @@ namespace layercast {
 struct EngineServiceOptions {
   RankGroupOptions ranks;
   std::string endpoint = "tcp://127.0.0.1:0";
-  bool allow_remote = false;
   std::string pause_mode = "wait";        // for a reload that names none
   std::string adapter_switch = "finish";  // AdapterSwitchNamed
   std::optional<DType> adapter_dtype{};   // of the slots; empty: the model's

@@ -85,7 +85,6 @@ Json LendServed(RankGroup& ranks, const Json& status, const Lending& how) {
   Json adapters = how.adapters ? ServedAdapters(status["adapters"]) : Json::array();
   Json params = {{"version", status["version"]},
                  {"bind", "tcp://" + (host.empty() ? "127.0.0.1" : host) + ":0"},
-                 {"allow_remote", how.allow_remote},
                  {"slots", Json::array()}};
   for (const Json& adapter : adapters) params["slots"].push_back(adapter["found"]["slot"]);
   Json result = {{"version", status["version"]},

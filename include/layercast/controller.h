@@ -14,6 +14,7 @@
 #include "layercast/checkpoint_source.h"
 #include "layercast/error.h"
 #include "layercast/export.h"
+#include "layercast/keys/key_options.h"
 #include "layercast/progress.h"
 #include "layercast/version.h"
 
@@ -131,7 +132,8 @@ struct GeneratedSequence {
 class LAYERCAST_PUBLIC Controller {
  public:
   // Does not wait for the engines. Throws kInvalidArgument if there is none, or one is named twice.
-  explicit Controller(std::vector<std::string> endpoints);
+  // `keys`: as engines admit them. Throws what is wrong with these, too.
+  explicit Controller(std::vector<std::string> endpoints, const KeyOptions& keys = {});
   ~Controller();
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;

@@ -13,6 +13,7 @@
 
 #include "layercast/checkpoint_source.h"
 #include "layercast/export.h"
+#include "layercast/keys/key_options.h"
 #include "layercast/tensor.h"
 #include "layercast/version.h"
 #include "layercast/weights_iterator.h"
@@ -52,7 +53,7 @@ struct LAYERCAST_PUBLIC Weights {
 // Value.
 struct PublisherOptions {
   std::string endpoint = "tcp://127.0.0.1:0";  // of the control link; port 0 picks a free one
-  bool allow_remote = false;                   // an address beyond loopback is refused without it
+  KeyOptions keys{};                           // whom it admits; without any, an address beyond loopback is refused
   std::size_t retained_versions = 2;           // kept for late joiners, 1 or more; older ones are evicted
   // How many evicted versions live on for the engines that still read them. If there are more when another version is
   // published, the readers of the oldest are refused, by an error that names the version, and its memory is freed. So

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "layercast/commit_policy.h"
+#include "layercast/keys/key_options.h"
 #include "layercast/memory.h"
 #include "layercast/progress.h"
 #include "layercast/weight_layout.h"
@@ -44,7 +45,8 @@ struct ReceiverOptions {
   // rank keeps the source bytes of its share of a version, in host memory, until the next reload; an AdapterReceiver
   // keeps those of a slot until it is filled again.
   std::string relay{};
-  bool relay_remote = false;                      // `relay` may be an address that other hosts reach
+  // By which keys publishers and relays admit this rank, and it admits receivers where it relays.
+  KeyOptions keys{};
   std::chrono::milliseconds timeout{300'000};     // for a whole reload
   std::chrono::milliseconds peer_timeout{5'000};  // a publisher that is silent for so long counts as lost
   CommitPolicy commit = CommitPolicy::kStaged;

@@ -1,6 +1,7 @@
 #include "src/base/log.h"
 
 #include <fmt/format.h>
+#include <spdlog/cfg/env.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -78,6 +79,7 @@ namespace layercast::log {
 void SetUp(const char* role) {
   spdlog::drop(kName);
   spdlog::register_logger(ToStandardError(role, StandardErrorIsTerminal() ? kWipeLine : ""));
+  spdlog::cfg::load_env_levels();  // SPDLOG_LEVEL=debug
 }
 
 void Write(Level level, fmt::string_view format, fmt::format_args arguments) {

@@ -72,6 +72,7 @@ struct EngineCall {
   std::string method;
   Json params = Json::object();
   Deadline deadline;  // until when the caller waits
+  Keys keys;
 };
 
 // Reads an outcome from an engine's answer.
@@ -83,7 +84,7 @@ EngineOutcome CallOne(const std::string& endpoint, const EngineCall& call, const
   NameThisThread("lc-controller");
   EngineOutcome outcome{.endpoint = endpoint};
   try {
-    RpcClient client("engine", endpoint);
+    RpcClient client("engine", endpoint, call.keys);
     outcome = read(endpoint, client.Call(call.method, call.params, call.deadline));
   } catch (const Error& error) {
     outcome.error = error;
@@ -139,13 +140,15 @@ void CheckNamedOnce(const std::vector<std::string>& endpoints) {
 
 class Controller::Impl {
  public:
-  explicit Impl(std::vector<std::string> endpoints) : endpoints_(std::move(endpoints)) {
+  Impl(std::vector<std::string> endpoints, const KeyOptions& keys)
+      : endpoints_(std::move(endpoints)), keys_(Keys::From(keys)) {
     if (endpoints_.empty()) throw Error(ErrorCode::kInvalidArgument, "a controller needs an engine's endpoint");
     CheckNamedOnce(endpoints_);
     clients_.resize(endpoints_.size());
   }
 
   const std::vector<std::string>& endpoints() const { return endpoints_; }
+  const Keys& keys() const { return keys_; }
 
   Json Call(std::size_t engine, const std::string& method, const Json& params, std::chrono::milliseconds timeout) {
     if (engine >= endpoints_.size()) {
@@ -153,7 +156,7 @@ class Controller::Impl {
                   "engine " + std::to_string(engine) + " of " + std::to_string(endpoints_.size()) + ", counted from 0");
     }
     std::unique_ptr<RpcClient>& client = clients_[engine];
-    if (client == nullptr) client = std::make_unique<RpcClient>("engine", endpoints_[engine]);
+    if (client == nullptr) client = std::make_unique<RpcClient>("engine", endpoints_[engine], keys_);
     return client->Call(method, params, Until(timeout));
   }
 
@@ -171,27 +174,31 @@ class Controller::Impl {
 
  private:
   const std::vector<std::string> endpoints_;
+  const Keys keys_;
   std::vector<std::unique_ptr<RpcClient>> clients_;  // made when they are first used
   std::mutex mutex_;
   std::stop_source under_way_;  // of the latest call; guarded by mutex_
 };
 
-Controller::Controller(std::vector<std::string> endpoints) : impl_(std::make_unique<Impl>(std::move(endpoints))) {}
+Controller::Controller(std::vector<std::string> endpoints, const KeyOptions& keys)
+    : impl_(std::make_unique<Impl>(std::move(endpoints), keys)) {}
 Controller::~Controller() = default;
 const std::vector<std::string>& Controller::endpoints() const { return impl_->endpoints(); }
 void Controller::Cancel() { impl_->Cancel(); }
 
 std::vector<EngineOutcome> Controller::ReloadWeights(const ReloadRequest& request) {
-  ProgressWatch watch(endpoints(), request.on_progress);
+  ProgressWatch watch(endpoints(), request.on_progress, impl_->keys());
   if (request.all_or_none) {
-    return ReloadTogether(endpoints(), ReloadParams(request), request.version, request.timeout, impl_->Begin(), watch);
+    return ReloadTogether(endpoints(), ReloadParams(request), request.version, request.timeout, impl_->Begin(), watch,
+                          impl_->keys());
   }
   const ReadOutcome read = [&request](const std::string& endpoint, const Json& answer) {
     EngineOutcome outcome = OutcomeFromJson(endpoint, answer);
     CheckDigest(request.version, outcome);
     return outcome;
   };
-  return CallEach(endpoints(), {"reload_weights", ReloadParams(request), impl_->Until(request.timeout)}, read, watch);
+  return CallEach(endpoints(), {"reload_weights", ReloadParams(request), impl_->Until(request.timeout), impl_->keys()},
+                  read, watch);
 }
 
 std::vector<EngineOutcome> Controller::LoadAdapter(const AdapterRequest& request) {
@@ -199,22 +206,23 @@ std::vector<EngineOutcome> Controller::LoadAdapter(const AdapterRequest& request
   const Json params = AdapterParams(request);
   if (request.all_or_none) {
     const Json wrapped = {{"adapter", params}, {"timeout_ms", params["timeout_ms"]}};
-    return ReloadTogether(endpoints(), wrapped, request.version, request.timeout, impl_->Begin(), none);
+    return ReloadTogether(endpoints(), wrapped, request.version, request.timeout, impl_->Begin(), none, impl_->keys());
   }
   const ReadOutcome read = [&request](const std::string& endpoint, const Json& answer) {
     EngineOutcome outcome = OutcomeFromJson(endpoint, answer);
     CheckDigest(request.version, outcome);
     return outcome;
   };
-  return CallEach(endpoints(), {"load_adapter", params, impl_->Until(request.timeout)}, read, none);
+  return CallEach(endpoints(), {"load_adapter", params, impl_->Until(request.timeout), impl_->keys()}, read, none);
 }
 
 std::vector<EngineOutcome> Controller::UnloadAdapter(const std::string& name) {
-  return CallEach(endpoints(), {"unload_adapter", {{"name", name}}, impl_->Until(kQuickCall)}, Done);
+  return CallEach(endpoints(), {"unload_adapter", {{"name", name}}, impl_->Until(kQuickCall), impl_->keys()}, Done);
 }
 
 std::vector<EngineOutcome> Controller::PinAdapter(const std::string& name, bool pin) {
-  return CallEach(endpoints(), {"pin_adapter", {{"name", name}, {"pinned", pin}}, impl_->Until(kQuickCall)}, Done);
+  return CallEach(endpoints(),
+                  {"pin_adapter", {{"name", name}, {"pinned", pin}}, impl_->Until(kQuickCall), impl_->keys()}, Done);
 }
 
 std::string Controller::ListAdapters(std::size_t engine) {
@@ -225,11 +233,12 @@ std::vector<EngineOutcome> Controller::Pause(const PauseRequest& request) {
   Json params = {{"lease_ms", request.lease.count()}};
   if (!request.mode.empty()) params["mode"] = request.mode;
   // An engine that cannot pause within the lease says why when the lease ends.
-  return CallEach(endpoints(), {"pause", std::move(params), impl_->Until(request.lease + kAnswerTime)}, Done);
+  return CallEach(endpoints(), {"pause", std::move(params), impl_->Until(request.lease + kAnswerTime), impl_->keys()},
+                  Done);
 }
 
 std::vector<EngineOutcome> Controller::Resume() {
-  return CallEach(endpoints(), {"resume", Json::object(), impl_->Until(kQuickCall)}, Done);
+  return CallEach(endpoints(), {"resume", Json::object(), impl_->Until(kQuickCall), impl_->keys()}, Done);
 }
 
 std::vector<EngineOutcome> Controller::Sleep(const SleepRequest& request) {

@@ -45,12 +45,12 @@ std::optional<EngineProgress> Ask(RpcClient& client, const Deadline& deadline) {
 }
 
 // An engine that cannot be asked is asked again: what has become of it, its reload's outcome says.
-void Watch(const std::stop_token& stop, const std::string& endpoint, std::size_t engine,
+void Watch(const std::stop_token& stop, const std::string& endpoint, const Keys& keys, std::size_t engine,
            BoundedQueue<EngineProgress>& came) {
   NameThisThread("lc-progress");
   for (; !stop.stop_requested(); Pause(stop, ProgressWatch::kPeriod)) {
     try {
-      RpcClient client("engine", endpoint);
+      RpcClient client("engine", endpoint, keys);
       for (; !stop.stop_requested(); Pause(stop, ProgressWatch::kPeriod)) {
         std::optional<EngineProgress> progress = Ask(client, Deadline::After(kAnswer).OrStop(stop));
         if (!progress) continue;
@@ -66,13 +66,15 @@ void Watch(const std::stop_token& stop, const std::string& endpoint, std::size_t
 
 }  // namespace
 
-ProgressWatch::ProgressWatch(const std::vector<std::string>& endpoints, std::function<void(const EngineProgress&)> tell)
+ProgressWatch::ProgressWatch(const std::vector<std::string>& endpoints, std::function<void(const EngineProgress&)> tell,
+                             const Keys& keys)
     : tell_(std::move(tell)) {
   if (!tell_) return;
   try {
     for (std::size_t i = 0; i < endpoints.size(); ++i) {
-      watchers_.emplace_back(
-          [this, endpoint = endpoints[i], i](const std::stop_token& stop) { Watch(stop, endpoint, i, came_); });
+      watchers_.emplace_back([this, endpoint = endpoints[i], keys, i](const std::stop_token& stop) {
+        Watch(stop, endpoint, keys, i, came_);
+      });
     }
   } catch (const std::system_error& error) {  // the reload goes on without
     log::warn("the progress of {} engines is not watched: {}", endpoints.size() - watchers_.size(), error.what());

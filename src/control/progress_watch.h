@@ -14,6 +14,7 @@
 
 #include "layercast/controller.h"
 #include "src/base/threads/bounded_queue.h"
+#include "src/net/keys/keys.h"
 
 namespace layercast {
 
@@ -24,8 +25,9 @@ class ProgressWatch {
   static constexpr std::chrono::milliseconds kPeriod{200};
 
   // `tell` hears of each of the engines; if it is empty, none is asked. If it throws, that is logged, and it hears
-  // nothing more.
-  ProgressWatch(const std::vector<std::string>& endpoints, std::function<void(const EngineProgress&)> tell);
+  // nothing more. `keys` are those by which engines are asked.
+  ProgressWatch(const std::vector<std::string>& endpoints, std::function<void(const EngineProgress&)> tell,
+                const Keys& keys = {});
   ~ProgressWatch();
   ProgressWatch(const ProgressWatch&) = delete;
   ProgressWatch& operator=(const ProgressWatch&) = delete;

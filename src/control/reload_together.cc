@@ -48,14 +48,16 @@ class VersionAgreement {
 // What all participants of one joint reload share.
 struct JointReload {
   JointReload(std::size_t engines, const std::optional<Version>& expected, std::chrono::milliseconds timeout,
-              std::stop_token stop)
-      : version(expected),
+              std::stop_token stop, Keys keys_of_caller)
+      : keys(std::move(keys_of_caller)),
+        version(expected),
         staged(engines),
         prepared(engines),
         there(engines),
         engines_give_up(Deadline::After(TimeWithin(timeout))),
         deadline(Deadline::After(timeout).OrStop(std::move(stop))),
         last_vote(Deadline::After(timeout + kRenewal)) {}
+  const Keys keys;
   VersionAgreement version;
   Vote staged;
   Vote prepared;
@@ -69,7 +71,7 @@ struct JointReload {
 class Participant {
  public:
   Participant(std::string endpoint, JointReload& reload)
-      : endpoint_(std::move(endpoint)), reload_(reload), client_("engine", endpoint_) {}
+      : endpoint_(std::move(endpoint)), reload_(reload), client_("engine", endpoint_, reload.keys) {}
 
   EngineOutcome Run(Json params) {
     params["lease_ms"] = kLease.count();
@@ -223,8 +225,8 @@ std::future<EngineOutcome> Begin(const std::string& endpoint, const Json& params
 
 std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoints, const Json& params,
                                           const std::optional<Version>& expected, std::chrono::milliseconds timeout,
-                                          std::stop_token stop, ProgressWatch& watch) {
-  JointReload reload(endpoints.size(), expected, timeout, std::move(stop));
+                                          std::stop_token stop, ProgressWatch& watch, const Keys& keys) {
+  JointReload reload(endpoints.size(), expected, timeout, std::move(stop), keys);
   CheckDistinctAddresses(endpoints, reload.deadline);
   std::vector<std::future<EngineOutcome>> under_way;
   for (const std::string& endpoint : endpoints) under_way.push_back(Begin(endpoint, params, reload));

@@ -20,6 +20,6 @@ namespace layercast {
 // other's fault. `watch` is of these endpoints.
 std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoints, const Json& params,
                                           const std::optional<Version>& expected, std::chrono::milliseconds timeout,
-                                          std::stop_token stop, ProgressWatch& watch);
+                                          std::stop_token stop, ProgressWatch& watch, const Keys& keys = {});
 
 }  // namespace layercast

@@ -11,6 +11,7 @@
 #include "layercast/error.h"
 #include "src/base/deadline.h"
 #include "src/control/json_forms.h"
+#include "src/net/keys/keys.h"
 
 namespace layercast {
 
@@ -39,8 +40,9 @@ class RpcServer {
  public:
   using Handler = std::function<void(const std::string& method, const Json& params, RpcReply reply)>;
 
-  // With port 0 the system picks a free port. Throws kInvalidArgument or kUnavailable naming the endpoint.
-  RpcServer(const std::string& endpoint, bool allow_remote, Handler handler);
+  // With port 0 the system picks a free port. With keys, only those whose keys are admitted are heard, and each request
+  // needs a role (RoleFor). Throws kInvalidArgument or kUnavailable naming the endpoint, and what Keys throws.
+  RpcServer(const std::string& endpoint, const Keys& keys, Handler handler);
   ~RpcServer();  // requests under way are not answered any more
   RpcServer(const RpcServer&) = delete;
   RpcServer& operator=(const RpcServer&) = delete;
@@ -56,7 +58,7 @@ class RpcClient {
  public:
   // Does not wait for the peer. `role` ("engine", "publisher") and the endpoint name the peer in errors. Throws
   // kInvalidArgument if the endpoint is none, and kResourceExhausted if no socket can be made.
-  RpcClient(std::string role, const std::string& endpoint,
+  RpcClient(std::string role, const std::string& endpoint, const Keys& keys = {},
             std::chrono::milliseconds peer_timeout = std::chrono::seconds(5));
   ~RpcClient();
   RpcClient(const RpcClient&) = delete;
@@ -64,7 +66,9 @@ class RpcClient {
 
   // Throws the error that the peer answers, with its code; kUnavailable if the peer is silent for peer_timeout (its RPC
   // thread answers pings whatever the engine is doing), or if no address of its host is known; kDeadlineExceeded;
-  // kCancelled if the deadline's stop was requested. All messages name the peer and, once it is called, the method.
+  // kCancelled if the deadline's stop was requested; kPermissionDenied if the keys do not fit, which is waited for as
+  // long as the peer says that it does not know the client's key: it may be admitted meanwhile. All messages name the
+  // peer and, once it is called, the method.
   Json Call(const std::string& method, const Json& params, Deadline deadline);
 
  private:

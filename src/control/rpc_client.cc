@@ -8,6 +8,7 @@
 #include "layercast/error.h"
 #include "src/base/bytes/shallow_json.h"
 #include "src/control/rpc.h"
+#include "src/net/curve/client_keys.h"
 #include "src/net/zmq/connection_limits.h"
 #include "src/net/zmq/endpoint.h"
 #include "src/net/zmq/error_at.h"
@@ -35,26 +36,29 @@ auto NamingZmqErrors(const std::string& peer, const Call& call) {
 
 class RpcClient::Impl {
  public:
-  Impl(std::string peer, const std::string& endpoint, std::chrono::milliseconds peer_timeout)
+  Impl(std::string peer, const std::string& endpoint, const Keys& keys, std::chrono::milliseconds peer_timeout)
       : peer_(std::move(peer)),
         endpoint_(endpoint),
         peer_timeout_(peer_timeout),
+        admission_(peer_, keys),
         context_(MakeContext(peer_)),
         socket_(context_, zmq::socket_type::dealer) {
     static_cast<void>(HostOf(endpoint_));  // refuses what is no endpoint
     limits_.emplace(context_, socket_, ConnectionLimits::Options{.most_bytes = kMaxRpcBytes});
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
+    ConnectWithKeys(socket_, keys);
   }
 
   Json Call(const std::string& method, const Json& params, Deadline deadline) {
     if (!connected_) Connect(method, deadline);
     const std::uint64_t id = ++last_id_;
     const std::uint64_t ended = limits_->Ended();
-    Send({{"id", id}, {"method", method}, {"params", params}}, method);
+    const Json request = {{"id", id}, {"method", method}, {"params", params}};
+    Send(request, method);
     Json answer;
     try {
-      answer = AwaitAnswer(id, method, deadline, ended);
+      answer = AwaitAnswer(request, method, deadline, ended);
     } catch (const Error& error) {
       // Over a connection that is lost or was cut there is nobody to tell, and ZeroMQ loses what had half arrived if
       // the socket is used once more before it is closed.
@@ -65,7 +69,8 @@ class RpcClient::Impl {
   }
 
  private:
-  Json AwaitAnswer(std::uint64_t id, const std::string& method, Deadline deadline, std::uint64_t ended) {
+  Json AwaitAnswer(const Json& request, const std::string& method, Deadline deadline, std::uint64_t ended) {
+    const std::uint64_t id = request.at("id").get<std::uint64_t>();
     Clock::time_point last_heard = Clock::now();
     Clock::time_point next_ping = last_heard;
     bool heard_now = false;
@@ -83,6 +88,7 @@ class RpcClient::Impl {
         limits_->Heard(raw);
         last_heard = Clock::now();
         heard_ = heard_now = true;
+        admission_.Heard();
         Json message = ParseShallowJson<Json>(raw.to_string_view());
         if (message.is_discarded()) {
           throw Error(
@@ -99,7 +105,13 @@ class RpcClient::Impl {
         throw LostConnection(peer_ + ": the connection was lost, calling '" + method + "'",
                              static_cast<std::size_t>(kMaxRpcBytes));
       }
+      if (!heard_now) {
+        const Admission::Now now = admission_.Look(socket_, *limits_, endpoint_);
+        if (now != Admission::Now::kNothing) last_heard = Clock::now();  // it is there
+        if (now == Admission::Now::kAgain) Send(request, method);
+      }
       if (std::chrono::floor<std::chrono::milliseconds>(Clock::now() - last_heard) >= peer_timeout_) {
+        ThrowIfNotAdmitted(method);
         throw Error(ErrorCode::kUnavailable, peer_ + " was silent for " + std::to_string(peer_timeout_.count()) +
                                                  " ms, calling '" + method + "'" + DoubtOfEndpoint(heard_));
       }
@@ -107,10 +119,17 @@ class RpcClient::Impl {
         throw Error(ErrorCode::kCancelled, peer_ + ", '" + method + "': the call was given up before its answer came");
       }
       if (deadline.Passed()) {
+        ThrowIfNotAdmitted(method);
         throw Error(ErrorCode::kDeadlineExceeded,
                     peer_ + " did not answer '" + method + "' before the deadline" + DoubtOfEndpoint(heard_));
       }
     }
+  }
+
+  // Says why the peer was not heard, if it was for keys that do not fit.
+  void ThrowIfNotAdmitted(const std::string& method) const {
+    if (admission_.why().empty()) return;
+    throw Error(kDenied, admission_.why() + ", calling '" + method + "'");
   }
 
   // Not before the first call, whose deadline bounds how long the address of a host's name is looked up.
@@ -137,6 +156,7 @@ class RpcClient::Impl {
                                                    " bytes, expected at most " + std::to_string(kMaxRpcBytes));
     }
     if (!socket_.send(zmq::buffer(text), zmq::send_flags::dontwait)) {
+      if (admission_.IsRefused(*limits_)) return;  // the request is sent anew once the peer is asked again
       throw Error(ErrorCode::kUnavailable, peer_ + " takes no messages, calling '" + method + "'");
     }
   }
@@ -158,6 +178,7 @@ class RpcClient::Impl {
   const std::string peer_;
   const std::string endpoint_;
   const std::chrono::milliseconds peer_timeout_;
+  Admission admission_;
   zmq::context_t context_;
   std::optional<ConnectionLimits> limits_;  // watches socket_, and must outlive it
   zmq::socket_t socket_;
@@ -166,9 +187,10 @@ class RpcClient::Impl {
   bool heard_ = false;  // whether the peer has ever sent anything
 };
 
-RpcClient::RpcClient(std::string role, const std::string& endpoint, std::chrono::milliseconds peer_timeout)
+RpcClient::RpcClient(std::string role, const std::string& endpoint, const Keys& keys,
+                     std::chrono::milliseconds peer_timeout)
     : peer_(std::move(role) + " " + endpoint),
-      impl_(NamingZmqErrors(peer_, [&] { return std::make_unique<Impl>(peer_, endpoint, peer_timeout); })) {}
+      impl_(NamingZmqErrors(peer_, [&] { return std::make_unique<Impl>(peer_, endpoint, keys, peer_timeout); })) {}
 RpcClient::~RpcClient() = default;
 
 Json RpcClient::Call(const std::string& method, const Json& params, Deadline deadline) {

@@ -19,6 +19,7 @@
 #include "src/base/threads/thread_name.h"
 #include "src/control/open_calls.h"
 #include "src/control/rpc.h"
+#include "src/net/curve/key_check.h"
 #include "src/net/wake_up.h"
 #include "src/net/zmq/connection_limits.h"
 #include "src/net/zmq/listening.h"
@@ -97,7 +98,7 @@ struct Answers {
 
 class RpcServer::Impl {
  public:
-  Impl(const std::string& endpoint, bool allow_remote, Handler handler)
+  Impl(const std::string& endpoint, const Keys& keys, Handler handler)
       : handler_(std::move(handler)),
         context_(MakeContext("engine '" + endpoint + "'")),
         socket_(context_, zmq::socket_type::router) {
@@ -110,7 +111,8 @@ class RpcServer::Impl {
     socket_.set(zmq::sockopt::rcvhwm, ConnectionLimits::kMostUnheard);
     socket_.set(zmq::sockopt::sndhwm, kMostMessages);
     socket_.set(zmq::sockopt::router_mandatory, true);
-    listening_.emplace(socket_, "engine", endpoint, allow_remote);
+    check_.emplace(context_, socket_, keys, "engine " + endpoint);
+    listening_.emplace(socket_, "engine", endpoint, keys.may_leave_the_host());
     thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
   }
   ~Impl() {
@@ -135,9 +137,10 @@ class RpcServer::Impl {
   void Run(const std::stop_token& stop) {
     NameThisThread("lc-rpc");
     while (!stop.stop_requested()) {
-      std::array<zmq::pollitem_t, 2> items = {
-          {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, answers_->wake_up.fd(), ZMQ_POLLIN, 0}}};
+      std::array<zmq::pollitem_t, 3> items = {
+          {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, answers_->wake_up.fd(), ZMQ_POLLIN, 0}, check_->item()}};
       PollSockets(items, MessageMeter::kLook);
+      check_->Work(*limits_);
       SendAnswers();
       TakeRequests();
       ledger_.Sweep(kBarredAtLeast);
@@ -187,15 +190,15 @@ class RpcServer::Impl {
     const auto take = [this](const zmq::message_t& routing_id, zmq::message_t& body) {
       const std::string from = routing_id.to_string();
       if (ledger_.IsBarred(from)) return;
-      Take({from, limits_->ConnectionOf(body)}, body.to_string_view());
+      Take({from, limits_->ConnectionOf(body)}, body);
     };
     const std::string why = TakeTurn(socket_, *limits_, kTurn, take);
     if (!why.empty()) log::warn("engine {}: a client loses its connection: {}", endpoint(), why);
   }
 
-  void Take(const Caller& from, std::string_view text) {
+  void Take(const Caller& from, zmq::message_t& body) {
     calls_.Heard(from);
-    const Json message = ParseShallowJson<Json>(text);
+    const Json message = ParseShallowJson<Json>(body.to_string_view());
     if (const Json ping = NumberIn(message, "ping"); !ping.is_null()) return Send(from, Json{{"pong", ping}}.dump());
     if (const Json call = NumberIn(message, "cancel"); !call.is_null()) return calls_.GiveUp(from, call);
     const Json id = NumberIn(message, "id");
@@ -208,6 +211,7 @@ class RpcServer::Impl {
         call.abandoned);
     try {
       CheckRequest(message);
+      check_->Expect(body, message["method"].get_ref<const std::string&>());
       handler_(message["method"].get<std::string>(), message.value("params", Json::object()), reply);
     } catch (const std::exception& error) {  // fails this call, not the server
       reply.Failure(ErrorOfCall(error));
@@ -221,12 +225,13 @@ class RpcServer::Impl {
   zmq::context_t context_;
   std::optional<ConnectionLimits> limits_;  // watches socket_, and must outlive it
   zmq::socket_t socket_;
+  std::optional<KeyCheck> check_;
   std::optional<Listening> listening_;
   std::jthread thread_;
 };
 
-RpcServer::RpcServer(const std::string& endpoint, bool allow_remote, Handler handler)
-    : impl_(std::make_unique<Impl>(endpoint, allow_remote, std::move(handler))) {}
+RpcServer::RpcServer(const std::string& endpoint, const Keys& keys, Handler handler)
+    : impl_(std::make_unique<Impl>(endpoint, keys, std::move(handler))) {}
 RpcServer::~RpcServer() = default;
 std::string RpcServer::endpoint() const { return impl_->endpoint(); }
 

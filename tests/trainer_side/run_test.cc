@@ -69,7 +69,7 @@ class PublishedRun : public ::testing::Test {
     return publisher_.Publish({.lineage = "run", .step = step_, .mode = mode, .run = run}, WeightsOfARun());
   }
   std::string RunInStatus() {
-    return AskPublisherStatus(publisher_.endpoint(), Deadline::After(std::chrono::seconds(20))).versions.back().run;
+    return AskPublisherStatus(publisher_.endpoint(), {}, Deadline::After(std::chrono::seconds(20))).versions.back().run;
   }
 
   Publisher publisher_{{}};

@@ -91,7 +91,8 @@ class AdapterReceiver::Impl {
         parallel_(parallel),
         options_(options),
         receiver_options_(receiver),
-        channels_(AllTransports(DeviceOf(slots))),
+        keys_(Keys::From(receiver.keys)),
+        channels_(AllTransports(DeviceOf(slots), keys_)),
         failpoints_(FailPoints::FromEnvironment(RankName("rank"))),
         relay_failpoints_(FailPoints::FromEnvironment(RankName("relay"))) {
     if (base_ == nullptr) throw Error(ErrorCode::kInvalidArgument, "an adapter receiver: expected a tree, got none");
@@ -154,7 +155,7 @@ class AdapterReceiver::Impl {
   void OpenRelays(const ReceiverOptions& receiver) {
     relay_pool_.emplace(1);  // little is asked of it: digests are the publisher's
     const RelayOptions options{
-        .endpoint = receiver.relay, .allow_remote = receiver.relay_remote, .peer_timeout = receiver.peer_timeout};
+        .endpoint = receiver.relay, .keys = keys_, .peer_timeout = receiver.peer_timeout};
     while (relays_.size() < slots_.size()) {
       relays_.push_back(relays_.empty() ? std::make_unique<Relay>(options, *relay_pool_, relay_failpoints_)
                                         : relays_.front()->Beside());
@@ -166,6 +167,7 @@ class AdapterReceiver::Impl {
     // Each load arms them anew.
     session_failpoints_.reset(new FailPoints(FailPoints::FromEnvironment(RankName("rank"))));
     FetchOptions options;
+    options.keys = keys_;
     options.channels = &channels_;
     options.layouts = &layouts_;
     options.channel = receiver_options_.channel;
@@ -317,6 +319,7 @@ class AdapterReceiver::Impl {
   std::vector<AdapterTerm> terms_;
   std::optional<CapturedBuffers> served_;           // the base's
   std::vector<std::vector<CapturedBuffer>> slots_;  // each sorted by name
+  const Keys keys_;
   ChannelChooser channels_;
   LayoutsByPublisher layouts_;
   FailPoints failpoints_;

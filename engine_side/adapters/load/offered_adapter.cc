@@ -12,6 +12,7 @@
 #include "src/base/utf8.h"
 #include "src/session/choose/channel_chooser.h"
 #include "src/tensor/adapter_tensor_name.h"
+#include "src/transport/all/transports.h"
 
 namespace layercast {
 namespace {
@@ -106,9 +107,10 @@ OfferedAdapter FindAdapter(const AdapterSource& source, const AskingRank& asking
 }
 
 std::vector<std::string> AdaptersOf(const std::vector<std::string>& publishers, const Version& version,
-                                    Deadline deadline) {
-  ChannelChooser channels;
+                                    const Keys& keys, Deadline deadline) {
+  ChannelChooser channels(AllTransports(std::nullopt, keys));
   FetchOptions options;  // by any channel, since nothing is to come
+  options.keys = keys;
   options.channels = &channels;
   options.measure = false;
   FailPoints none;

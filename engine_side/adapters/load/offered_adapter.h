@@ -15,6 +15,7 @@
 #include "src/adapter/adapter_tensors.h"
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
+#include "src/net/keys/keys.h"
 #include "src/session/fetch/fetch.h"
 
 namespace layercast {
@@ -54,7 +55,7 @@ struct AskingRank {
 OfferedAdapter FindAdapter(const AdapterSource& source, const AskingRank& asking);
 // The names of the adapters that publishers have in a version.
 std::vector<std::string> AdaptersOf(const std::vector<std::string>& publishers, const Version& version,
-                                    Deadline deadline);
+                                    const Keys& keys, Deadline deadline);
 // Where its bytes come from. Takes the session, if there is one.
 ReloadSource BytesOf(OfferedAdapter& offered, const AdapterSource& source);
 

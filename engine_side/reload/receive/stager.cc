@@ -22,8 +22,8 @@ std::size_t BlockBytes(std::uint64_t chunk_bytes) {
 }
 
 // Names the device explicitly: the host program may reload on any of its threads, whatever device is current there.
-std::vector<std::unique_ptr<Transport>> TransportsFor(const DeviceStream* stream) {
-  return AllTransports(stream == nullptr ? std::nullopt : std::optional(stream->device().index));
+std::vector<std::unique_ptr<Transport>> TransportsFor(const DeviceStream* stream, const Keys& keys) {
+  return AllTransports(stream == nullptr ? std::nullopt : std::optional(stream->device().index), keys);
 }
 
 // Everything that decides which slices a rank takes, in words.
@@ -73,14 +73,16 @@ Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const Qua
       device_work_(stream_ == nullptr ? nullptr
                                       : std::make_unique<DeviceWork>(*stream_, pool_, BlockBytes(options.chunk_bytes))),
       progress_(options.on_progress),
+      keys_(Keys::From(options.keys)),
       peers_({.options = options_,
+              .keys = keys_,
               .parallel = parallel_,
               .pool = pool_,
               .memory = layer_memory_,
               .device = device_work_ ? &device_work_->chunks() : nullptr,
               .failpoints = failpoints_,
               .report = report_},
-             transports.empty() ? TransportsFor(stream_.get()) : std::move(transports)),
+             transports.empty() ? TransportsFor(stream_.get(), keys_) : std::move(transports)),
       context_{.model = *model_,
                .parallel = parallel_,
                .quantization = quantization_,

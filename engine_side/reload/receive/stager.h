@@ -105,6 +105,7 @@ class Stager {
   const std::shared_ptr<ReloadStream> stream_;  // null if all captured buffers are on the host. Its opener may share it
   const std::unique_ptr<DeviceWork> device_work_;  // null if stream_ is
   ProgressTeller progress_;
+  const Keys keys_;
   PeerSession peers_;
 
   std::shared_ptr<const PreparedLayout> prepared_;  // of the last checkpoint; the other owner is attempt_

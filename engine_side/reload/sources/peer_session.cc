@@ -26,8 +26,7 @@ PeerSession::PeerSession(const Environment& environment, std::vector<std::unique
   if (!channel_.empty()) (void)TransportsNamed({&channel_, 1});  // throws for an unknown channel
   if (options.relay.empty()) return;
   relay_.emplace(
-      RelayOptions{
-          .endpoint = options.relay, .allow_remote = options.relay_remote, .peer_timeout = options.peer_timeout},
+      RelayOptions{.endpoint = options.relay, .keys = environment_.keys, .peer_timeout = options.peer_timeout},
       environment.pool, relay_failpoints_);
 }
 
@@ -130,6 +129,7 @@ FetchOptions PeerSession::HowToFetch() {
   fetch.channels = &channels_;
   fetch.layouts = &layouts_;
   if (request_->lender) fetch.role = "lender";
+  fetch.keys = environment_.keys;
   fetch.channel = channel_;
   fetch.into = Into();
   fetch.relay = relay_ ? &*relay_ : nullptr;

@@ -41,6 +41,7 @@ class PeerSession {
  public:
   struct Environment {
     const ReceiverOptions& options;
+    const Keys& keys;  // that the options name
     const ParallelConfig& parallel;
     WorkerPool& pool;
     MemoryResource& memory;  // for chunks on the host

@@ -57,7 +57,7 @@ Json Borrow(const std::string& endpoint, const Borrower& borrower, Deadline dead
   const std::string engine = "engine " + endpoint;
   const EngineLayout& mine = borrower.layout;
   const Json params = {{"adapters", borrower.adapters}};
-  const Json lent = RpcClient("engine", endpoint).Call("lend_weights", params, deadline);
+  const Json lent = RpcClient("engine", endpoint, borrower.keys).Call("lend_weights", params, deadline);
   try {
     ExpectSame(engine, "tp", std::to_string(mine.tp_size), lent.at("tp").dump());
     ExpectSame(engine, "pp", std::to_string(mine.pp_size), lent.at("pp").dump());

@@ -10,6 +10,7 @@
 #include "layercast/dtype.h"
 #include "layercast/parallel.h"
 #include "src/base/deadline.h"
+#include "src/net/keys/keys.h"
 
 namespace layercast {
 
@@ -38,6 +39,7 @@ struct Borrower {
   std::string endpoint;  // at which it answers itself
   EngineLayout layout;
   bool adapters = false;  // those that the other engine serves too
+  Keys keys{};            // by which it is admitted there
 };
 
 // Returns {"version", "ranks": [{"endpoint", "served_digest"}], "adapters"} of the engine at `endpoint`, which answers

@@ -18,6 +18,7 @@
 #include "engine_side/server/group/rank_handle.h"
 #include "layercast/parallel.h"
 #include "src/base/unique_fd.h"
+#include "src/net/keys/keys.h"
 
 namespace layercast {
 
@@ -70,6 +71,7 @@ class RankGroup {
   // anew already.
   void Restart(std::uint64_t failed);
   std::vector<int> pids() const;
+  Keys keys() const { return Keys::From(options_.keys); }
   CommitPolicy commit_policy() const { return options_.commit; }
   bool weights_outlive_ranks() const { return !options_.on_device; }
   // The sizes that the options set. The rank numbers in it are meaningless.

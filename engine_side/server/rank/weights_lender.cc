@@ -10,8 +10,7 @@ std::string WeightsLender::Lend(LentBuffers& buffers, const Version& as, const L
   const std::lock_guard lock(mutex_);
   if (service_ == nullptr) {
     service_ = std::make_unique<OfferService>(
-        OfferServiceOptions{.endpoint = options.endpoint, .allow_remote = options.allow_remote, .name = "lender"},
-        pool_, failpoints_);
+        OfferServiceOptions{.endpoint = options.endpoint, .keys = options.keys, .name = "lender"}, pool_, failpoints_);
   }
   std::shared_ptr<OfferedVersion>& offered = offered_[&buffers];
   if (offered != nullptr) service_->Withdraw(offered);

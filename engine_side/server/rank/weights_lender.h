@@ -20,7 +20,7 @@ namespace layercast {
 
 struct LenderOptions {
   std::string endpoint = "tcp://127.0.0.1:0";
-  bool allow_remote = false;
+  Keys keys{};
 };
 
 // Resource; thread-safe.

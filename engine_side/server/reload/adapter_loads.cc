@@ -26,16 +26,16 @@ std::string NameFrom(const Json& params) {
 
 // The adapters that a reload is to bring: a list of names, or "*", all that the version has.
 std::vector<std::string> NamesFrom(const Json& names, const std::vector<std::string>& publishers,
-                                   const Version& version, Deadline deadline) {
+                                   const Version& version, const Keys& keys, Deadline deadline) {
   if (names != "*") return names.get<std::vector<std::string>>();
-  return AdaptersOf(publishers, version, deadline);
+  return AdaptersOf(publishers, version, keys, deadline);
 }
 
 // What Fill needs for each adapter of a publisher's version.
-std::vector<Json> OfPublisher(const Json& params, const Version& version, Deadline deadline) {
+std::vector<Json> OfPublisher(const Json& params, const Version& version, const Keys& keys, Deadline deadline) {
   const std::vector<std::string> publishers = SplitEndpoints(params.at("publisher").get<std::string>());
   std::vector<Json> requests;
-  for (const std::string& name : NamesFrom(params.at("adapters"), publishers, version, deadline)) {
+  for (const std::string& name : NamesFrom(params.at("adapters"), publishers, version, keys, deadline)) {
     requests.push_back({{"name", name},
                         {"adapter", name},
                         {"publisher", params["publisher"]},
@@ -143,7 +143,7 @@ std::vector<FilledAdapter> AdapterLoads::FillAll(const Json& params, const Versi
   std::vector<FilledAdapter> filled;
   const bool lent = IsGiven(params, "lent");
   try {
-    for (const Json& request : lent ? OfEngine(params) : OfPublisher(params, version, deadline)) {
+    for (const Json& request : lent ? OfEngine(params) : OfPublisher(params, version, ranks_.keys(), deadline)) {
       const std::string name = request["name"].get<std::string>();
       filled.push_back(Fill(request, std::nullopt, deadline));
       if (lent || filled.back().adapter.version == version) continue;

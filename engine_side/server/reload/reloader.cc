@@ -144,7 +144,7 @@ Json Reloader::Stage(RankReload& reload, const Json& params, Deadline deadline) 
   }
   if (engine) {
     const Deadline or_end = deadline.OrStop(ranks_.ending());
-    const Borrower self{own_endpoint_, ranks_.layout(), IsGiven(request, "adapters")};
+    const Borrower self{own_endpoint_, ranks_.layout(), IsGiven(request, "adapters"), ranks_.keys()};
     request["lent"] = Borrow(request["engine"].get<std::string>(), self, or_end);
   }
   ++attempt_;  // the ranks hear of it

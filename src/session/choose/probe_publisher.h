@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/base/deadline.h"
+#include "src/net/keys/keys.h"
 #include "src/session/choose/channel_chooser.h"
 
 namespace layercast {
@@ -17,6 +18,6 @@ struct PublisherProbe {
 
 // Opens a session on the publisher's newest version, measures, and closes it. Throws what FetchSession::Open throws. A
 // channel that fails while the publisher is there is part of the answer.
-PublisherProbe ProbePublisher(const std::string& endpoint, Deadline deadline);
+PublisherProbe ProbePublisher(const std::string& endpoint, const Keys& keys, Deadline deadline);
 
 }  // namespace layercast

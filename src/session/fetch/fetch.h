@@ -19,6 +19,7 @@
 #include "layercast/version.h"
 #include "src/base/deadline.h"
 #include "src/base/failpoint.h"
+#include "src/net/keys/keys.h"
 #include "src/session/fetch/fetch_sink.h"
 #include "src/tensor/kernels/axis_amax.h"
 #include "src/tensor/manifest/manifest.h"
@@ -54,6 +55,7 @@ struct FetchOptions {
   ChannelChooser* channels = nullptr;     // outlives the session, and is kept for the next one
   LayoutsByPublisher* layouts = nullptr;  // null: not remembered. Outlives the session, and is kept for the next
   std::string role = "publisher";         // of the peers, in errors
+  Keys keys{};                            // for the control links; `channels` has its own
   std::string channel;  // "shm", "zmq", ...: that one or an error; empty: the fastest that both ends have
   bool measure = true;  // measures the channels before one is chosen
   // How many chunks may be under way at once: the receiver's credits. Its publishers share them, but each gets a few.

@@ -52,7 +52,7 @@ PublisherSession::PublisherSession(PeerName peer, ReceiverIdentity self, const F
     : self_(std::move(self)),
       options_(options),
       failpoints_(failpoints),
-      link_(std::move(peer), options.peer_timeout, options.stop) {}
+      link_(std::move(peer), options.keys, options.peer_timeout, options.stop) {}
 
 PublisherSession::PublisherSession(const std::string& endpoint, const PublisherSession& publisher)
     : PublisherSession({"relay", endpoint}, publisher.self_, Unmeasured(publisher.options_), publisher.failpoints_) {}

@@ -25,7 +25,7 @@ constexpr int kMostSkipped = 100;  // how many irrelevant frames are skipped bef
 
 }  // namespace
 
-PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout, std::stop_token stop)
+PublisherLink::PublisherLink(PeerName peer, const Keys& keys, milliseconds peer_timeout, std::stop_token stop)
     : peer_(std::move(peer)),
       peer_timeout_(peer_timeout),
       stop_(std::move(stop)),
@@ -33,6 +33,7 @@ PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout, std::stop
       context_(MakeContext(peer_.text())),
       socket_(context_, zmq::socket_type::dealer),
       last_heard_(Deadline::Clock::now()),
+      admission_(peer_.text(), keys),
       last_ping_(last_heard_) {
   limits_.emplace(context_, socket_, ConnectionLimits::Options{.most_bytes = wire::kMaxFrameBytes});
   socket_.set(zmq::sockopt::linger, 0);  // nobody waits for a last word to a publisher that may not be there
@@ -40,6 +41,7 @@ PublisherLink::PublisherLink(PeerName peer, milliseconds peer_timeout, std::stop
   socket_.set(zmq::sockopt::sndhwm, 1000);
   socket_.set(zmq::sockopt::rcvhwm, ConnectionLimits::kMostUnheard);
   socket_.set(zmq::sockopt::ipv6, ReachedByIpv6(peer_.endpoint, Deadline::After(peer_timeout_).OrStop(stop_)));
+  ConnectWithKeys(socket_, keys);
   try {
     socket_.connect(peer_.endpoint);
   } catch (const zmq::error_t& error) {
@@ -55,8 +57,11 @@ void PublisherLink::Send(wire::Message message) {
                                                  std::to_string(bytes.size()) + " bytes, expected at most " +
                                                  std::to_string(wire::kMaxAskBytes));
   }
+  if (!heard_ && name != "ping") unheard_.push_back(bytes);
   MessageLeaves();
   if (!socket_.send(zmq::buffer(bytes), zmq::send_flags::dontwait)) {
+    if (!heard_ && admission_.IsRefused(*limits_)) return;  // it is among unheard_
+    if (heard_ && WasLost()) ThrowLost("sending '" + std::string(name) + "'");
     throw Error(ErrorCode::kUnavailable, peer_.text() + " takes no messages: cannot send '" + std::string(name) + "'");
   }
 }
@@ -142,14 +147,26 @@ void PublisherLink::KeepAlive(const std::string& stage, bool lost) {
   if (const std::string why = limits_->Enforce(); !why.empty()) {
     throw Error(ErrorCode::kCorrupt, peer_.text() + ", " + stage + ": " + why);
   }
+  if (!heard_) AskForAdmission();
   const auto now = Deadline::Clock::now();
   if (now - last_ping_ >= kPingInterval) {
     if (limits_->Moved()) last_heard_ = now;  // a large message may be on its way, behind which pongs wait
     SendPing(now);
   }
   if (std::chrono::floor<milliseconds>(now - last_heard_) >= peer_timeout_) {  // which may be the longest there is
+    ThrowIfNotAdmitted(stage);
     throw Error(ErrorCode::kUnavailable, peer_.text() + " was silent for " + std::to_string(peer_timeout_.count()) +
                                              " ms, " + stage + DoubtOfEndpoint(heard_));
+  }
+}
+
+// A publisher that does not know this end's key has dropped what was sent to it.
+void PublisherLink::AskForAdmission() {
+  const Admission::Now now = admission_.Look(socket_, *limits_, peer_.endpoint);
+  if (now != Admission::Now::kNothing) last_heard_ = Deadline::Clock::now();
+  if (now != Admission::Now::kAgain) return;
+  for (const std::vector<std::byte>& message : unheard_) {
+    static_cast<void>(socket_.send(zmq::buffer(message), zmq::send_flags::dontwait));
   }
 }
 
@@ -171,7 +188,11 @@ std::optional<wire::Message> PublisherLink::TakeOne(const std::string& stage, bo
     wire::Frame frame = wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()});
     if (frame.session != session_) continue;  // from an obsolete attempt
     last_heard_ = Deadline::Clock::now();
-    if (!heard_) socket_.set(zmq::sockopt::linger, kFarewellMs);
+    if (!heard_) {
+      socket_.set(zmq::sockopt::linger, kFarewellMs);
+      admission_.Heard();
+      unheard_.clear();
+    }
     heard_ = true;
     if (const auto* refused = std::get_if<wire::Refused>(&frame.message)) {
       // One that was started anew at the same endpoint knows no session of the one before.
@@ -189,7 +210,13 @@ void PublisherLink::ThrowLost(const std::string& stage) const {
   throw LostConnection(peer_.text() + ": the connection was lost, " + stage, kOnTheirWay);
 }
 
+void PublisherLink::ThrowIfNotAdmitted(const std::string& stage) const {
+  if (admission_.why().empty()) return;
+  throw Error(kDenied, admission_.why() + ", " + stage);
+}
+
 void PublisherLink::ThrowNoAnswer(const std::string& stage) const {
+  ThrowIfNotAdmitted(stage);
   throw Error(ErrorCode::kDeadlineExceeded,
               peer_.text() + ", " + stage + ": no answer before the deadline" + DoubtOfEndpoint(heard_));
 }

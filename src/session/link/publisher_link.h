@@ -9,10 +9,12 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include <zmq.hpp>
 
 #include "src/base/deadline.h"
+#include "src/net/curve/client_keys.h"
 #include "src/net/zmq/connection_limits.h"
 #include "src/session/link/naming_peer.h"
 #include "src/wire/frames.h"
@@ -22,13 +24,14 @@ namespace layercast {
 class PublisherLink {
  public:
   // Does not wait; a publisher that is not there shows as silence later. Once `stop` is requested, every wait soon ends
-  // in kCancelled. Throws kInvalidArgument on a malformed endpoint.
-  PublisherLink(PeerName peer, std::chrono::milliseconds peer_timeout, std::stop_token stop = {});
+  // in kCancelled. While the publisher says that it does not know this end's key, it does not count as
+  // silent: the key may be admitted meanwhile. Throws kInvalidArgument on a malformed endpoint.
+  PublisherLink(PeerName peer, const Keys& keys, std::chrono::milliseconds peer_timeout, std::stop_token stop = {});
 
   void Send(wire::Message message);
   // The next message that is not a pong, or nullopt if the deadline passes first. Throws the error that the publisher
-  // refused with, or kUnavailable if it has been silent for peer_timeout or the connection was lost. All name it and
-  // `stage`.
+  // refused with, kUnavailable if it has been silent for peer_timeout or the connection was lost, or kPermissionDenied
+  // if it was silent because keys do not fit. All name it and `stage`.
   std::optional<wire::Message> Receive(Deadline deadline, const std::string& stage);
   // As Receive, but throws kDeadlineExceeded if the deadline passes.
   wire::Message Expect(Deadline deadline, const std::string& stage);
@@ -54,7 +57,9 @@ class PublisherLink {
   bool WasLost();
   void KeepAlive(const std::string& stage, bool lost);
   void SendPing(Deadline::Clock::time_point now);
+  void AskForAdmission();
   std::optional<wire::Message> TakeOne(const std::string& stage, bool lost);
+  void ThrowIfNotAdmitted(const std::string& stage) const;
   [[noreturn]] void ThrowLost(const std::string& stage) const;
   [[noreturn]] void ThrowNoAnswer(const std::string& stage) const;
 
@@ -66,8 +71,10 @@ class PublisherLink {
   std::optional<ConnectionLimits> limits_;  // of the socket, which it outlives
   zmq::socket_t socket_;
   Deadline::Clock::time_point last_heard_;
-  bool heard_ = false;              // the publisher has said anything at all
-  std::uint64_t ended_before_ = 0;  // connections, by then
+  bool heard_ = false;                           // the publisher has said anything at all
+  Admission admission_;                          // until then
+  std::vector<std::vector<std::byte>> unheard_;  // what was sent before, but for pings
+  std::uint64_t ended_before_ = 0;               // connections, by then
   Deadline::Clock::time_point last_ping_;
   std::uint64_t pings_ = 0;  // that were sent
   std::uint64_t pongs_ = 0;  // that have come, one for each ping, in their order

@@ -15,6 +15,7 @@
 #include "src/base/log.h"
 #include "src/base/threads/thread_clock.h"
 #include "src/base/threads/thread_name.h"
+#include "src/net/curve/key_check.h"
 #include "src/net/message_order.h"
 #include "src/net/zmq/connection_limits.h"
 #include "src/net/zmq/endpoint.h"
@@ -129,7 +130,8 @@ class OfferService::Impl {
     socket_.set(zmq::sockopt::router_mandatory, true);
     socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(wire::kMaxAskBytes));
     socket_.set(zmq::sockopt::rcvhwm, ConnectionLimits::kMostUnheard);
-    listening_.emplace(socket_, "publisher", options.endpoint, options.allow_remote);
+    check_.emplace(context_, socket_, options.keys, options.name + " " + options.endpoint);
+    listening_.emplace(socket_, "publisher", options.endpoint, options.keys.may_leave_the_host());
   }
 
   void OpenChannels(const std::string& host, std::size_t fleet_size, FailPoints& failpoints) {
@@ -168,9 +170,10 @@ class OfferService::Impl {
     NameThisThread("lc-offer");
     Clock::time_point next_sweep = Clock::now() + kTick;
     while (!stop.stop_requested()) {
-      std::array<zmq::pollitem_t, 2> items = {
-          {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, outbox_.wake_up().fd(), ZMQ_POLLIN, 0}}};
+      std::array<zmq::pollitem_t, 3> items = {
+          {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, outbox_.wake_up().fd(), ZMQ_POLLIN, 0}, check_->item()}};
       PollSockets(items, MessageMeter::kLook);
+      check_->Work(*limits_);
       for (auto& [key, message] : outbox_.TakeAll()) Send(key, std::move(message));
       TakeMessages();
       if (sweep_now_.exchange(false) || Clock::now() >= next_sweep) {
@@ -198,6 +201,7 @@ class OfferService::Impl {
     try {
       wire::Frame frame = wire::Decode({static_cast<const std::byte*>(body.data()), body.size()});
       key.session = frame.session;
+      check_->Expect(body, wire::MessageName(frame.message));
       answers = desk_->Take(key, std::move(frame.message));
     } catch (const std::exception& error) {
       answers.emplace_back(desk_->Refuse(key, AsError(error)));
@@ -237,6 +241,7 @@ class OfferService::Impl {
   ZmqThreads library_threads_;
   std::optional<ConnectionLimits> limits_;  // of the socket, which it outlives
   zmq::socket_t socket_;                    // of the control thread, once it runs
+  std::optional<KeyCheck> check_;           // likewise
   std::optional<Listening> listening_;
   std::vector<std::unique_ptr<OfferingEnd>> ends_;
   std::vector<OfferingEnd*> end_pointers_;
@@ -257,7 +262,7 @@ class OfferService::Impl {
 
 OfferService::OfferService(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints,
                            DeviceBytes* device)
-    : OfferService(options, pool, failpoints, device, TransportsNamed(options.channels)) {}
+    : OfferService(options, pool, failpoints, device, TransportsNamed(options.channels, options.keys)) {}
 OfferService::OfferService(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints,
                            DeviceBytes* device, std::vector<std::unique_ptr<Transport>> transports)
     : impl_(std::make_unique<Impl>(options, pool, failpoints, device, std::move(transports))) {}

@@ -10,6 +10,7 @@
 
 #include "src/base/failpoint.h"
 #include "src/base/threads/worker_pool.h"
+#include "src/net/keys/keys.h"
 #include "src/session/link/device_bytes.h"
 #include "src/session/link/offered_version.h"
 #include "src/session/schedules/asked_schedules.h"
@@ -17,8 +18,8 @@
 namespace layercast {
 
 struct OfferServiceOptions {
-  std::string endpoint;  // to bind; port 0 picks a free one
-  bool allow_remote = false;
+  std::string endpoint;                              // to bind; port 0 picks a free one
+  Keys keys{};                                       // who is heard, and how this end proves itself; none: everybody is
   std::string name;                                  // "publisher", "relay" or "lender": in handshakes and logs
   std::uint64_t stream_window_bytes = 256U << 20;    // shared by the walks that are under way
   std::chrono::milliseconds peer_timeout{5000};      // what receivers use; a lease lasts six times as long

@@ -7,10 +7,10 @@
 
 namespace layercast {
 
-wire::StatusAnswer AskPublisherStatus(const std::string& endpoint, Deadline deadline) {
+wire::StatusAnswer AskPublisherStatus(const std::string& endpoint, const Keys& keys, Deadline deadline) {
   const PeerName peer{"publisher", endpoint};
   return NamingPeer(peer, [&] {
-    PublisherLink link(peer, std::chrono::milliseconds(5000));
+    PublisherLink link(peer, keys, std::chrono::milliseconds(5000));
     link.Send(wire::StatusRequest{});
     wire::Message message = link.Expect(deadline, "asking for its status");
     if (auto* answer = std::get_if<wire::StatusAnswer>(&message)) return std::move(*answer);

@@ -35,7 +35,7 @@ OfferServiceOptions Checked(const RelayOptions& options) {
                                                  "stands for all of this host's");
   }
   return {.endpoint = options.endpoint,
-          .allow_remote = options.allow_remote,
+          .keys = options.keys,
           .name = "relay",
           .peer_timeout = options.peer_timeout,
           .channels = ChannelsOf(options),

@@ -20,8 +20,8 @@
 namespace layercast {
 
 struct RelayOptions {
-  std::string endpoint;  // other receivers are told it as it stands; port 0 picks a free one
-  bool allow_remote = false;
+  std::string endpoint;                          // other receivers are told it as it stands; port 0 picks a free one
+  Keys keys{};                                   // OfferServiceOptions::keys
   std::vector<std::string> channels{};           // those that are offered; empty: all that work here, but inproc
   std::chrono::milliseconds peer_timeout{5000};  // OfferServiceOptions::peer_timeout
 };

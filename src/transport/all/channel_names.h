@@ -9,6 +9,7 @@
 
 namespace layercast {
 
+class Keys;
 class Transport;
 
 // A row of the table. Value.
@@ -16,7 +17,8 @@ struct ChannelName {
   std::string_view name;
   bool leaves_the_process = true;  // it can reach another process
   std::string_view lacking{};      // why this build does not have it; empty: it does
-  std::unique_ptr<Transport> (*make)(std::optional<int> cuda_device) = nullptr;  // null if this build lacks it
+  // Null if this build lacks it.
+  std::unique_ptr<Transport> (*make)(std::optional<int> cuda_device, const Keys& keys) = nullptr;
 };
 
 // In order of preference.

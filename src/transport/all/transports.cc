@@ -25,24 +25,24 @@ namespace {
 [[maybe_unused]] constexpr std::string_view kNoNccl = "nccl.h of the CUDA toolkit was not found when it was configured";
 
 constexpr ChannelName kChannels[] = {
-    {.name = "inproc", .leaves_the_process = false, .make = [](auto) { return MakeInprocTransport(); }},
-    {.name = "shm", .make = [](auto) { return MakeShmTransport(); }},
+    {.name = "inproc", .leaves_the_process = false, .make = [](auto, const Keys&) { return MakeInprocTransport(); }},
+    {.name = "shm", .make = [](auto, const Keys&) { return MakeShmTransport(); }},
 #if LAYERCAST_HAVE_UCX
-    {.name = "ucx", .make = [](auto) { return MakeUcxTransport(); }},
+    {.name = "ucx", .make = [](auto, const Keys&) { return MakeUcxTransport(); }},
 #else
     {.name = "ucx", .lacking = "UCX, libucx-dev, was not found, or switched off, when it was configured"},
 #endif
 #if LAYERCAST_HAVE_CUDA
-    {.name = "cuda_ipc", .make = [](auto device) { return MakeCudaIpcTransport(device); }},
+    {.name = "cuda_ipc", .make = [](auto device, const Keys&) { return MakeCudaIpcTransport(device); }},
 #else
     {.name = "cuda_ipc", .lacking = kNoCuda},
 #endif
 #if LAYERCAST_HAVE_NCCL
-    {.name = "nccl", .make = [](auto device) { return MakeNcclTransport(device); }},
+    {.name = "nccl", .make = [](auto device, const Keys&) { return MakeNcclTransport(device); }},
 #else
     {.name = "nccl", .lacking = LAYERCAST_HAVE_CUDA ? kNoNccl : kNoCuda},
 #endif
-    {.name = "zmq", .make = [](auto) { return MakeZmqTransport(); }},
+    {.name = "zmq", .make = [](auto, const Keys& keys) { return MakeZmqTransport(keys); }},
 };
 
 }  // namespace
@@ -54,16 +54,16 @@ bool StaysInTheProcess(std::string_view name) {
   return channel != std::end(kChannels) && !channel->leaves_the_process;
 }
 
-std::vector<std::unique_ptr<Transport>> AllTransports(std::optional<int> cuda_device) {
+std::vector<std::unique_ptr<Transport>> AllTransports(std::optional<int> cuda_device, const Keys& keys) {
   std::vector<std::unique_ptr<Transport>> transports;
   for (const ChannelName& channel : kChannels) {
-    if (channel.make != nullptr) transports.push_back(channel.make(cuda_device));
+    if (channel.make != nullptr) transports.push_back(channel.make(cuda_device, keys));
   }
   return transports;
 }
 
-std::vector<std::unique_ptr<Transport>> TransportsNamed(std::span<const std::string> names) {
-  std::vector<std::unique_ptr<Transport>> transports = AllTransports();
+std::vector<std::unique_ptr<Transport>> TransportsNamed(std::span<const std::string> names, const Keys& keys) {
+  std::vector<std::unique_ptr<Transport>> transports = AllTransports(std::nullopt, keys);
   for (const std::string& name : names) {
     const auto found = std::ranges::find(transports, name, &Transport::name);
     if (found == transports.end()) ThrowNoChannel(name);

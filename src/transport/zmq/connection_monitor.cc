@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "src/net/curve/client_keys.h"
+
 namespace layercast::zmq_channel {
 namespace {
 
@@ -9,18 +11,21 @@ constexpr int kEvents = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCO
                         ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                         ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 
-const char* Meaning(std::uint16_t event) {
-  switch (event) {
+std::string Meaning(const SocketEvents::Event& event, const Keys& keys) {
+  switch (event.number) {
     case ZMQ_EVENT_CLOSED: return "connection refused or timed out";
     case ZMQ_EVENT_DISCONNECTED: return "the connection was lost";
-    default: return "the ZeroMQ handshake failed";
+    default: break;
   }
+  const std::string words = WordsOfHandshake("it", keys, event.number, event.value);
+  return words.empty() ? "the ZeroMQ handshake failed" : words;
 }
 
 }  // namespace
 
-ConnectionMonitor::ConnectionMonitor(zmq::context_t& context, zmq::socket_t& socket, std::uint64_t most_bytes)
-    : events_(context, socket, kEvents), most_bytes_(most_bytes) {}
+ConnectionMonitor::ConnectionMonitor(zmq::context_t& context, zmq::socket_t& socket, std::uint64_t most_bytes,
+                                     Keys keys)
+    : events_(context, socket, kEvents), most_bytes_(most_bytes), keys_(std::move(keys)) {}
 
 const std::string& ConnectionMonitor::Ended() {
   while (const std::optional<SocketEvents::Event> event = events_.Next()) {
@@ -29,7 +34,7 @@ const std::string& ConnectionMonitor::Ended() {
       continue;
     }
     meter_.reset();  // its descriptor may be another connection's by now
-    if (ended_.empty()) ended_ = Meaning(event->number);
+    if (ended_.empty()) ended_ = Meaning(*event, keys_);
   }
   return ended_;
 }

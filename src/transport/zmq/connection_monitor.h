@@ -8,6 +8,7 @@
 #include <string>
 #include <zmq.hpp>
 
+#include "src/net/keys/keys.h"
 #include "src/net/zmq/message_meter.h"
 #include "src/net/zmq/socket_events.h"
 
@@ -17,8 +18,8 @@ namespace layercast::zmq_channel {
 class ConnectionMonitor {
  public:
   // Before `socket` connects; `socket` must be closed before this is destroyed (as for SocketEvents). `most_bytes`: the
-  // longest message that is allowed, with all its frames.
-  ConnectionMonitor(zmq::context_t& context, zmq::socket_t& socket, std::uint64_t most_bytes);
+  // longest message that is allowed, with all its frames. `keys`: the socket's.
+  ConnectionMonitor(zmq::context_t& context, zmq::socket_t& socket, std::uint64_t most_bytes, Keys keys);
   zmq::socket_t& events() { return events_.socket(); }  // to poll
   // What ended the connection; empty as long as it has not ended.
   const std::string& Ended();
@@ -33,6 +34,7 @@ class ConnectionMonitor {
   SocketEvents events_;
   std::string ended_;
   const std::uint64_t most_bytes_;
+  const Keys keys_;
   std::optional<MessageMeter> meter_;  // once the connection is made
   std::uint64_t received_ = 0;         // bytes that had come at the last call of Moved
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "layercast/error.h"
+#include "src/net/curve/client_keys.h"
 #include "src/net/message_order.h"
 #include "src/net/zmq/poll_sockets.h"
 #include "src/net/zmq/zmq_context.h"
@@ -20,11 +21,12 @@ std::span<const std::byte> BytesOf(const zmq::message_t& message) {
 
 }  // namespace
 
-ZmqFetchingEnd::ZmqFetchingEnd(const std::string& address, Deadline deadline)
+ZmqFetchingEnd::ZmqFetchingEnd(const std::string& address, const Keys& keys, Deadline deadline)
     : FetchingBase("zmq: publisher at " + address),
       context_(MakeContext(peer())),
       socket_(MakeDealer(context_)),
-      monitor_(context_, socket_, kMostMessageBytes) {
+      monitor_(context_, socket_, kMostMessageBytes, keys) {
+  ConnectWithKeys(socket_, keys);
   Open([&] { Greet(address, deadline); });
 }
 

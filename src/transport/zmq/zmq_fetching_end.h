@@ -8,6 +8,7 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "src/net/keys/keys.h"
 #include "src/transport/channel/fetching_base.h"
 #include "src/transport/zmq/connection_monitor.h"
 #include "src/transport/zmq/zmq_messages.h"
@@ -23,7 +24,7 @@ struct Chunk : RequestedChunk {
 class ZmqFetchingEnd final : public FetchingBase<Chunk> {
  public:
   // Throws kUnavailable or kDeadlineExceeded, naming `address`.
-  ZmqFetchingEnd(const std::string& address, Deadline deadline);
+  ZmqFetchingEnd(const std::string& address, const Keys& keys, Deadline deadline);
   ~ZmqFetchingEnd() override { Close(); }
 
  private:

@@ -21,9 +21,11 @@ constexpr const char* kTooOld = "this publisher speaks no version that old";
 void Service::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     FeedAll();
-    zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, wake_.fd(), ZMQ_POLLIN, 0}};
+    zmq::pollitem_t items[] = {
+        {socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, wake_.fd(), ZMQ_POLLIN, 0}, check_.item()};
     PollSockets(items, MessageMeter::kLook);
     wake_.Clear();
+    check_.Work(limits_);
     ReceiveAll();
   }
 }
@@ -50,9 +52,10 @@ bool Service::ReceiveOne() {
   const PeerConnection connection = limits_.ConnectionOf(message);
   try {
     if (!one_frame) throw Error(ErrorCode::kCorrupt, "a message of several frames");
+    check_.Expect(message, "chunks");
     Handle(routing_id.to_string(), connection, {static_cast<const std::byte*>(message.data()), message.size()});
   } catch (const Error& error) {
-    log::warn("zmq: a receiver breaks the protocol and loses its connection: {}", error.what());
+    log::warn("zmq: a receiver loses its connection: {}", error.what());
     work_.erase(routing_id.to_string());
     connection.Cut();
   }
@@ -156,17 +159,18 @@ Service::Sent Service::SendFrame(zmq::message_t& frame, bool more) {
   }
 }
 
-ZmqOfferingEnd::ZmqOfferingEnd(const std::string& bind_host)
+ZmqOfferingEnd::ZmqOfferingEnd(const std::string& bind_host, const Keys& keys)
     : book_("zmq", wake_),
       pieces_(book_, wake_),
-      socket_(Bind(bind_host)),
+      socket_(Bind(bind_host, keys)),
       service_("zmq", "lc-zmq", wake_, [this](const std::stop_token& stop) {
-        Service(std::move(socket_), *limits_, book_, pieces_, wake_, failpoints_).Run(stop);
+        Service(std::move(socket_), *limits_, *check_, book_, pieces_, wake_, failpoints_).Run(stop);
       }) {}
 
-zmq::socket_t ZmqOfferingEnd::Bind(const std::string& host) {
+zmq::socket_t ZmqOfferingEnd::Bind(const std::string& host, const Keys& keys) {
   zmq::socket_t socket = MakeRouter(context_);
   limits_.emplace(context_, socket, ConnectionLimits::Options{.most_bytes = kMaxRequestBytes});
+  check_.emplace(context_, socket, keys, "zmq");
   const bool ipv6 = host.find(':') != std::string::npos;
   const std::string named = ipv6 && host[0] != '[' ? "[" + host + "]" : host;
   try {

@@ -8,6 +8,7 @@
 #include <string>
 #include <zmq.hpp>
 
+#include "src/net/curve/key_check.h"
 #include "src/net/service_thread.h"
 #include "src/net/wake_up.h"
 #include "src/net/zmq/connection_limits.h"
@@ -25,10 +26,11 @@ namespace layercast::zmq_channel {
 // hold up others. One thread only (the service thread).
 class Service {
  public:
-  Service(zmq::socket_t socket, ConnectionLimits& limits, const OfferBook& book, PiecePool& pieces, const WakeUp& wake,
-          const std::atomic<FailPoints*>& failpoints)
+  Service(zmq::socket_t socket, ConnectionLimits& limits, KeyCheck& check, const OfferBook& book, PiecePool& pieces,
+          const WakeUp& wake, const std::atomic<FailPoints*>& failpoints)
       : socket_(std::move(socket)),
         limits_(limits),
+        check_(check),
         book_(book),
         pieces_(pieces),
         wake_(wake),
@@ -56,6 +58,7 @@ class Service {
 
   zmq::socket_t socket_;
   ConnectionLimits& limits_;  // watches the socket
+  KeyCheck& check_;           // says who may connect to it
   const OfferBook& book_;
   PiecePool& pieces_;
   const WakeUp& wake_;
@@ -66,7 +69,7 @@ class Service {
 // Thread-safe.
 class ZmqOfferingEnd final : public OfferingEnd {
  public:
-  explicit ZmqOfferingEnd(const std::string& bind_host);
+  ZmqOfferingEnd(const std::string& bind_host, const Keys& keys);
   std::string address() const override { return address_; }
   void Add(const Offer& offer) override { book_.Add(offer); }
   void Remove(std::uint64_t offer_id) override;
@@ -75,7 +78,7 @@ class ZmqOfferingEnd final : public OfferingEnd {
 
  private:
   // Makes the service's socket, binds it, and sets address_. Throws kInvalidArgument.
-  zmq::socket_t Bind(const std::string& host);
+  zmq::socket_t Bind(const std::string& host, const Keys& keys);
 
   WakeUp wake_;
   OfferBook book_;  // outlives the context, as pieces_ does: the context's threads give pieces back
@@ -83,6 +86,7 @@ class ZmqOfferingEnd final : public OfferingEnd {
   zmq::context_t context_{MakeContext("zmq")};
   ZmqThreads library_threads_{context_};
   std::optional<ConnectionLimits> limits_;  // watches the service's socket, and must outlive it
+  std::optional<KeyCheck> check_;           // of that socket's connections
   std::string address_;
   std::atomic<FailPoints*> failpoints_{nullptr};
   zmq::socket_t socket_;  // until the service thread takes it over

@@ -4,10 +4,12 @@
 
 #include <memory>
 
+#include "src/net/keys/keys.h"
 #include "src/transport/channel/channel.h"
 
 namespace layercast {
 
-std::unique_ptr<Transport> MakeZmqTransport();
+// With keys, its connections are authenticated and encrypted as the control link is.
+std::unique_ptr<Transport> MakeZmqTransport(const Keys& keys = {});
 
 }  // namespace layercast

@@ -38,7 +38,7 @@ bool Stops(const std::stop_token& token) {
 class AbandonedCalls : public ::testing::TestWithParam<std::string> {
  protected:
   AbandonedCalls()
-      : server_(GetParam() == "tcp" ? "tcp://127.0.0.1:0" : "ipc://" + (folder_ / "engine").native(), false,
+      : server_(GetParam() == "tcp" ? "tcp://127.0.0.1:0" : "ipc://" + (folder_ / "engine").native(), Keys(),
                 [this](const std::string& method, const Json& params, const RpcReply& reply) {
                   if (method == "echo") return reply.Result(params);
                   held_.at(method).set_value(reply);

@@ -29,7 +29,7 @@ class FakeEngine {
  private:
   const Json answer_;
   std::promise<Json> asked_;
-  RpcServer server_{"tcp://127.0.0.1:0", false, [this](const std::string& method, const Json& params, RpcReply reply) {
+  RpcServer server_{"tcp://127.0.0.1:0", Keys(), [this](const std::string& method, const Json& params, RpcReply reply) {
                       asked_.set_value({{"method", method}, {"params", params}});
                       if (answer_.contains("code")) throw Error(ErrorCode::kUnsupported, "not today");
                       reply.Result(answer_);
@@ -151,7 +151,7 @@ TEST(Controller, ACallIsGivenUpFromAnyThread) {
   std::promise<void> made;
   const auto made_one = made.get_future().share();
   std::vector<RpcReply> unanswered;
-  RpcServer server("tcp://127.0.0.1:0", false, [&](const std::string&, const Json&, RpcReply reply) {
+  RpcServer server("tcp://127.0.0.1:0", Keys(), [&](const std::string&, const Json&, RpcReply reply) {
     unanswered.push_back(std::move(reply));
     made_one.get();
     controller->Cancel();

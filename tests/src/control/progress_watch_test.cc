@@ -49,7 +49,7 @@ class ReloadingEngine {
   std::optional<RpcReply> reload_;  // this and what follows belong to the server's thread until it is done
   std::uint64_t came_ = 0;
   RpcServer server_{
-      "tcp://127.0.0.1:0", false,
+      "tcp://127.0.0.1:0", Keys(),
       [this](const std::string& method, const Json& params, const RpcReply& reply) { Take(method, params, reply); }};
 };
 
@@ -100,7 +100,7 @@ TEST(ProgressWatch, AnEngineThatSaysNothingOfItsProgressIsReloadedAllTheSame) {
   for (const Json& status : {Json{{"state", "receiving"}}, Json{{"state", 7}, {"progress", {{"bytes", "x"}}}}}) {
     std::optional<RpcReply> reload;
     int asked = 0;
-    RpcServer engine("tcp://127.0.0.1:0", false, [&](const std::string& method, const Json&, const RpcReply& reply) {
+    RpcServer engine("tcp://127.0.0.1:0", Keys(), [&](const std::string& method, const Json&, const RpcReply& reply) {
       if (method == "reload_weights") return reload.emplace(reply), void();
       reply.Result(status);
       if (reload && ++asked == 2) reload->Result({{"ok", true}, {"version", nullptr}, {"report", nullptr}});
@@ -114,7 +114,7 @@ TEST(ProgressWatch, AnEngineThatSaysNothingOfItsProgressIsReloadedAllTheSame) {
 
 TEST(ProgressWatch, NobodyIsAskedForWhatNobodyIsTold) {
   std::atomic<int> asked{0};
-  RpcServer engine("tcp://127.0.0.1:0", false, [&](const std::string& method, const Json&, const RpcReply& reply) {
+  RpcServer engine("tcp://127.0.0.1:0", Keys(), [&](const std::string& method, const Json&, const RpcReply& reply) {
     if (method == "status") ++asked;
     reply.Result({{"ok", true}, {"version", nullptr}, {"report", nullptr}});
   });

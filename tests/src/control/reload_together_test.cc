@@ -78,7 +78,7 @@ class EngineInSteps {
   const std::map<std::string, Json> answers_;
   const std::function<void(const std::string&)> before_;
   std::vector<std::string> told_;  // guarded by mutex_
-  RpcServer server_{"tcp://127.0.0.1:0", false,
+  RpcServer server_{"tcp://127.0.0.1:0", Keys(),
                     [this](const std::string& method, const Json& params, const RpcReply& reply) {
                       reply.Result(Answer(method, params));
                     }};

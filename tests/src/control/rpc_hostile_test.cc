@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 Deadline InTime() { return Deadline::After(std::chrono::seconds(20)); }
 
 TEST(HostileRpcClient, IsAnsweredWithNothingLongThatItSaidItself) {
-  RpcServer server("tcp://127.0.0.1:0", false,
+  RpcServer server("tcp://127.0.0.1:0", Keys(),
                    [](const auto& /*method*/, const Json& params, const RpcReply& reply) { reply.Result(params); });
   zmq::context_t context(1);
   zmq::socket_t socket(context, zmq::socket_type::dealer);
@@ -55,7 +55,7 @@ TEST(HostileRpcClient, ThatDoesNotTakeItsAnswersLosesItsConnection) {
   constexpr std::size_t kAnswers = 12;  // more than may wait for a client, and than the system's buffers hold
   std::mutex mutex;
   std::vector<RpcReply> replies;
-  RpcServer server("tcp://127.0.0.1:0", false,
+  RpcServer server("tcp://127.0.0.1:0", Keys(),
                    [&](const std::string& method, const Json& params, const RpcReply& reply) {
                      const std::lock_guard lock(mutex);
                      if (method == "hold") return replies.push_back(reply);

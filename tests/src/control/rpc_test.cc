@@ -30,7 +30,7 @@ void Echo(const std::string& method, const Json& params, const RpcReply& reply) 
 }
 
 TEST(Rpc, AnswersWithResultsAndErrors) {
-  RpcServer server("tcp://127.0.0.1:0", false, Echo);
+  RpcServer server("tcp://127.0.0.1:0", Keys(), Echo);
   RpcClient client("engine", server.endpoint());
   EXPECT_EQ(client.Call("echo", {{"a", 1}}, Soon()), (Json{{"a", 1}}));
   EXPECT_THAT([&] { client.Call("fly", Json::object(), Soon()); },
@@ -39,7 +39,7 @@ TEST(Rpc, AnswersWithResultsAndErrors) {
 
 TEST(Rpc, AnswersMayComeLaterFromAnotherThread) {
   std::thread later;
-  RpcServer server("tcp://127.0.0.1:0", false, [&](const std::string&, const Json& params, const RpcReply& reply) {
+  RpcServer server("tcp://127.0.0.1:0", Keys(), [&](const std::string&, const Json& params, const RpcReply& reply) {
     later = std::thread([reply, params] { reply.Result(params); });
   });
   RpcClient client("engine", server.endpoint());
@@ -48,7 +48,7 @@ TEST(Rpc, AnswersMayComeLaterFromAnotherThread) {
 }
 
 TEST(Rpc, ADeadlineEndsACallThatIsNotAnswered) {
-  RpcServer server("tcp://127.0.0.1:0", false, Echo);
+  RpcServer server("tcp://127.0.0.1:0", Keys(), Echo);
   RpcClient client("engine", server.endpoint());
   EXPECT_THAT([&] { client.Call("never", Json::object(), Deadline::After(milliseconds(20))); },
               ThrowsMessage<Error>(HasSubstr("'never'")));
@@ -57,7 +57,7 @@ TEST(Rpc, ADeadlineEndsACallThatIsNotAnswered) {
 
 TEST(Rpc, ACallThatIsNotAnsweredEndsWhenItIsToStop) {
   std::stop_source stop;
-  RpcServer server("tcp://127.0.0.1:0", false, [&](const std::string&, const Json&, const RpcReply&) {
+  RpcServer server("tcp://127.0.0.1:0", Keys(), [&](const std::string&, const Json&, const RpcReply&) {
     stop.request_stop();  // and no answer comes
   });
   RpcClient client("engine", server.endpoint());
@@ -84,7 +84,7 @@ TEST(Rpc, AClientThatCannotOpenASocketNamesItsPeer) {
 TEST(Rpc, ASignalThatAHandlerTakesEndsNeitherTheServersThreadNorACall) {
   const testing::Interruptions signals;
   const pid_t caller = ::gettid();
-  RpcServer server("tcp://127.0.0.1:0", false, [&](const std::string&, const Json& params, const RpcReply& reply) {
+  RpcServer server("tcp://127.0.0.1:0", Keys(), [&](const std::string&, const Json& params, const RpcReply& reply) {
     testing::Interruptions::Interrupt(caller);  // which waits for the answer
     reply.Result(params);
   });
@@ -95,7 +95,7 @@ TEST(Rpc, ASignalThatAHandlerTakesEndsNeitherTheServersThreadNorACall) {
 
 // Whoever walks one by recursion would need a stack of its depth.
 TEST(Rpc, AMessageOfManyLevelsIsRefused) {
-  RpcServer server("tcp://127.0.0.1:0", false, Echo);
+  RpcServer server("tcp://127.0.0.1:0", Keys(), Echo);
   zmq::context_t context(1);
   zmq::socket_t socket(context, zmq::socket_type::dealer);
   socket.set(zmq::sockopt::linger, 0);
@@ -113,12 +113,12 @@ TEST(Rpc, AMessageOfManyLevelsIsRefused) {
 }
 
 TEST(Rpc, AnAnswerThatIsTooLargeIsAnErrorThatSaysSo) {
-  RpcServer server("tcp://127.0.0.1:0", false, [](const std::string&, const Json&, const RpcReply& reply) {
+  RpcServer server("tcp://127.0.0.1:0", Keys(), [](const std::string&, const Json&, const RpcReply& reply) {
     reply.Result(std::string(kMaxRpcBytes, 'x'));
   });
   // To write so much takes a while under a sanitizer, on the thread that answers pings.
   constexpr std::chrono::minutes kPatience{2};
-  RpcClient client("engine", server.endpoint(), kPatience);
+  RpcClient client("engine", server.endpoint(), Keys(), kPatience);
   try {
     client.Call("generate", Json::object(), Deadline::After(kPatience));
     FAIL() << "no message is that large";
@@ -132,10 +132,10 @@ TEST(Rpc, AnAnswerThatIsTooLargeIsAnErrorThatSaysSo) {
 TEST(Rpc, ALostPeerIsNoticedBeforeTheDeadline) {
   std::string endpoint;
   {
-    const RpcServer server("tcp://127.0.0.1:0", false, Echo);
+    const RpcServer server("tcp://127.0.0.1:0", Keys(), Echo);
     endpoint = server.endpoint();
   }
-  RpcClient client("engine", endpoint, milliseconds(50));
+  RpcClient client("engine", endpoint, Keys(), milliseconds(50));
   try {
     client.Call("echo", Json::object(), Soon());
     FAIL() << "nobody is there";
@@ -149,13 +149,13 @@ TEST(Rpc, ALostPeerIsNoticedBeforeTheDeadline) {
 TEST(Rpc, ACallIsLostWithTheProcessThatWasToAnswerIt) {
   std::promise<void> asked;
   std::optional<RpcServer> server;
-  server.emplace("tcp://127.0.0.1:0", false,
+  server.emplace("tcp://127.0.0.1:0", Keys(),
                  [&](const std::string&, const Json&, const RpcReply&) { asked.set_value(); });
   const std::string endpoint = server->endpoint();
   std::thread restarting([&] {
     asked.get_future().wait();
     server.reset();
-    server.emplace(endpoint, false, Echo);
+    server.emplace(endpoint, Keys(), Echo);
   });
   RpcClient client("engine", endpoint);
   try {
@@ -202,7 +202,7 @@ TEST(Rpc, AHostThatNobodyKnowsIsNamedWhenItIsCalled) {
 }
 
 TEST(Rpc, AMessageWithoutAnEndCostsAClientItsConnection) {
-  RpcServer server("tcp://127.0.0.1:0", false, Echo);
+  RpcServer server("tcp://127.0.0.1:0", Keys(), Echo);
   RpcClient client("engine", server.endpoint());
   EXPECT_TRUE(testing::RawZmtp::Connect(server.endpoint()).IsCut());
   EXPECT_EQ(client.Call("echo", {{"still", "here"}}, Soon())["still"], "here");
@@ -211,7 +211,7 @@ TEST(Rpc, AMessageWithoutAnEndCostsAClientItsConnection) {
 // While the server is busy, what a client sends waits with the client.
 TEST(Rpc, RequestsThatAreNotTakenYetStayWithTheClientThatSendsThem) {
   std::promise<void> taken, release;
-  RpcServer server("tcp://127.0.0.1:0", false,
+  RpcServer server("tcp://127.0.0.1:0", Keys(),
                    [&](const std::string& method, const Json& params, const RpcReply& reply) {
                      if (method == "hold") {
                        taken.set_value();
@@ -250,12 +250,12 @@ TEST(Rpc, AnAnswerThatTakesLongerThanAPeerMayBeSilentIsWaitedFor) {
   const auto answered = std::async(std::launch::async, [&] {
     testing::RawZmtpServer(listener).SendSlowly(R"({"id": 1, "result": 5})", 5);  // one for each ping
   });
-  RpcClient client("engine", listener.endpoint(), milliseconds(1200));
+  RpcClient client("engine", listener.endpoint(), Keys(), milliseconds(1200));
   EXPECT_EQ(client.Call("status", Json::object(), Soon()), 5);
 }
 
 TEST(Rpc, GarbageIsAnsweredWithAnError) {
-  RpcServer server("tcp://127.0.0.1:0", false, Echo);
+  RpcServer server("tcp://127.0.0.1:0", Keys(), Echo);
   zmq::context_t context(1);
   zmq::socket_t socket(context, zmq::socket_type::dealer);
   socket.set(zmq::sockopt::linger, 0);

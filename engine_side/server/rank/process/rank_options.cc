@@ -17,7 +17,7 @@ ReceiverOptions ReceiverOptionsOf(const RankOptions& options) {
   receiver.engine = options.engine;
   receiver.channel = options.channel;
   receiver.relay = options.relay;
-  receiver.relay_remote = options.allow_remote;
+  receiver.keys = options.keys;
   receiver.chunk_bytes = options.chunk_bytes;
   receiver.buffer_limit = options.buffer_limit;
   receiver.commit = options.commit;

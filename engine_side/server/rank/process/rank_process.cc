@@ -298,7 +298,7 @@ class RankProcess {
   }
 
   Json Lend(const Json& params) {
-    const LenderOptions options{params["bind"].get<std::string>(), params["allow_remote"].get<bool>()};
+    const LenderOptions options{params["bind"].get<std::string>(), Keys::From(options_.keys)};
     Json lent = {{"endpoint", lender_->Lend(VersionFromJson(params["version"]), options)}};
     if (adapters_) lent["slots"] = adapters_->Lend(params["slots"], *lender_, options);
     return lent;

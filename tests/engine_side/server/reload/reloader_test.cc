@@ -324,7 +324,7 @@ TEST_F(ReloaderTest, WhatFailsBecauseTheEngineWasEndedSaysSo) {
 TEST_F(ReloaderTest, AnEngineThatIsEndedWaitsForNoLender) {
   ASSERT_EQ(Reload(1)["ok"], true);
   std::promise<void> asked;
-  const RpcServer lender("tcp://127.0.0.1:0", false, [&](const std::string&, const Json&, const RpcReply&) {
+  const RpcServer lender("tcp://127.0.0.1:0", Keys(), [&](const std::string&, const Json&, const RpcReply&) {
     asked.set_value();  // and no answer comes
   });
   auto outcome = std::async(std::launch::async, [&] { return reloader_.Reload({{"engine", lender.endpoint()}}); });

@@ -194,7 +194,7 @@ TEST_F(DyingPublisherTest, BeforeItAnswersHello) {
     ExpectNamed(ErrorOf([&] { Open({publisher.endpoint}, channels); }, ErrorCode::kUnavailable), publisher);
     const auto hurried = [&] { Open({publisher.endpoint}, channels, Deadline::After(kShort)); };
     ExpectNamed(ErrorOf(hurried, ErrorCode::kDeadlineExceeded), publisher);
-    const auto status = [&] { AskPublisherStatus(publisher.endpoint, Deadline::After(kShort)); };
+    const auto status = [&] { AskPublisherStatus(publisher.endpoint, {}, Deadline::After(kShort)); };
     ExpectNamed(ErrorOf(status, ErrorCode::kDeadlineExceeded), publisher);
   }
 }
@@ -216,7 +216,7 @@ TEST_F(DyingPublisherTest, BetweenProbeAndSubscription) {
 TEST_F(DyingPublisherTest, WhileLayercastProbeMeasuresIt) {
   for (const char* ends : {"serve.probe=kill@3", "serve.probe=stop@3"}) {
     const DyingPublisher publisher("zmq", kWhole, ends);
-    const auto probe = [&] { ProbePublisher(publisher.endpoint, Soon()); };
+    const auto probe = [&] { ProbePublisher(publisher.endpoint, {}, Soon()); };
     ExpectNamed(ErrorOf(probe, ErrorCode::kUnavailable), publisher);
   }
 }

@@ -97,7 +97,7 @@ TEST_F(PublisherLinkTest, SaysHowManyBytesAPublisherMayBeAhead) {
 
 TEST(PublisherLinkAlone, APublisherThatIsGoneIsNoticedAtOnceAfterWhatItSaid) {
   std::optional<RawPublisher> publisher(std::in_place);
-  PublisherLink link({"publisher", publisher->endpoint()}, std::chrono::hours(1));
+  PublisherLink link({"publisher", publisher->endpoint()}, Keys(), std::chrono::hours(1));
   link.Send(wire::Bye{});
   const std::uint64_t session = wire::Decode(publisher->ReceiveBytes()).session;
   publisher->Send({.session = session, .message = Ready(1)});
@@ -110,7 +110,7 @@ TEST(PublisherLinkAlone, APublisherThatIsGoneIsNoticedAtOnceAfterWhatItSaid) {
 TEST(PublisherLinkAlone, OneThatWasStartedAnewAtTheSameEndpointIsNotThePublisherOfThisSession) {
   std::optional<RawPublisher> publisher(std::in_place);
   const std::string endpoint = publisher->endpoint();
-  PublisherLink link({"publisher", endpoint}, std::chrono::hours(1));
+  PublisherLink link({"publisher", endpoint}, Keys(), std::chrono::hours(1));
   link.Send(wire::Bye{});
   const std::uint64_t session = wire::Decode(publisher->ReceiveBytes()).session;
   publisher->Send({.session = session, .message = wire::Pong{}});
@@ -133,7 +133,7 @@ TEST(PublisherLinkAlone, OneThatWasStartedAnewAtTheSameEndpointIsNotThePublisher
 
 TEST(PublisherLinkAlone, APongThatWasOnItsWayBeforeItIsAskedSaysNothingOfNow) {
   RawPublisher publisher;
-  PublisherLink link({"publisher", publisher.endpoint()}, std::chrono::milliseconds(1200));
+  PublisherLink link({"publisher", publisher.endpoint()}, Keys(), std::chrono::milliseconds(1200));
   link.Send(wire::Bye{});
   const std::uint64_t session = wire::Decode(publisher.ReceiveBytes()).session;
   const auto answered = std::async(std::launch::async, [&] { publisher.AwaitPing(); });
@@ -146,14 +146,14 @@ TEST(PublisherLinkAlone, APongThatWasOnItsWayBeforeItIsAskedSaysNothingOfNow) {
 
 TEST(PublisherLinkAlone, MayWaitForSilenceForEver) {
   RawPublisher publisher;
-  PublisherLink link({"publisher", publisher.endpoint()}, std::chrono::milliseconds::max());
+  PublisherLink link({"publisher", publisher.endpoint()}, Keys(), std::chrono::milliseconds::max());
   const auto expect = [&] { (void)link.Expect(Deadline::After(std::chrono::milliseconds(1)), "waiting"); };
   EXPECT_THAT(ErrorOf(expect, ErrorCode::kDeadlineExceeded), HasSubstr("no answer before the deadline"));
 }
 
 TEST(PublisherLinkAlone, LargeMessagesThatItDoesNotTakeStayWithThePublisher) {
   RawPublisher publisher(/*most_unsent=*/1);
-  PublisherLink link({"publisher", publisher.endpoint()}, std::chrono::seconds(20));
+  PublisherLink link({"publisher", publisher.endpoint()}, Keys(), std::chrono::seconds(20));
   link.Send(wire::Bye{});
   wire::MoreDigests large;
   large.chunk_digests.resize((8 << 20) / sizeof(Digest));
@@ -166,7 +166,7 @@ TEST(PublisherLinkAlone, LargeMessagesThatItDoesNotTakeStayWithThePublisher) {
 TEST(PublisherLinkAlone, AMessageWithoutAnEndIsRefused) {
   const RawZmtpServer::Listener listener;
   const auto cut = std::async(std::launch::async, [&] { return RawZmtpServer(listener).IsCut(); });
-  PublisherLink link({"publisher", listener.endpoint()}, std::chrono::seconds(20));
+  PublisherLink link({"publisher", listener.endpoint()}, Keys(), std::chrono::seconds(20));
   EXPECT_THAT(ErrorOf([&] { link.Expect(Soon(), "waiting"); }), HasSubstr("waiting: a message has not ended within"));
 }
 
@@ -176,7 +176,7 @@ TEST(PublisherLinkAlone, APublisherWhoseMessageIsStillOnItsWayIsNotSilent) {
     RawZmtpServer(listener).SendSlowly("it is no frame of ours",
                                        5);  // no pong comes before it, and a byte for each ping
   });
-  PublisherLink link({"publisher", listener.endpoint()}, std::chrono::milliseconds(1200));
+  PublisherLink link({"publisher", listener.endpoint()}, Keys(), std::chrono::milliseconds(1200));
   EXPECT_THAT(ErrorOf([&] { link.Expect(Soon(), "waiting"); }), HasSubstr("frame: "));
 }
 

@@ -66,7 +66,7 @@ class ReaderProgressTest : public SessionTest {
   // The only reader, once it has said that it has so many.
   wire::ReaderStatus ReaderWith(std::uint64_t bytes) const {
     for (const Deadline deadline = Soon(); !deadline.Passed();) {
-      const wire::StatusAnswer status = AskPublisherStatus(service_->endpoint(), deadline);
+      const wire::StatusAnswer status = AskPublisherStatus(service_->endpoint(), {}, deadline);
       const std::vector<wire::ReaderStatus>& readers = status.versions.at(0).receivers;
       if (!readers.empty() && readers[0].bytes == bytes) return readers[0];
     }

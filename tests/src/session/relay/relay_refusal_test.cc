@@ -17,7 +17,9 @@ using ::testing::HasSubstr;
 
 TEST_F(RelayTest, AnEndpointThatStandsForAllAddressesIsRefused) {
   Taker taker(*service_, copying_);
-  EXPECT_THAT(ErrorOf([&] { Relay({.endpoint = "tcp://0.0.0.0:0", .allow_remote = true}, pool_, taker.failpoints); }),
+  EXPECT_THAT(ErrorOf([&] {
+                Relay({.endpoint = "tcp://0.0.0.0:0", .keys = Keys::From({.insecure = true})}, pool_, taker.failpoints);
+              }),
               HasSubstr("relay endpoint 'tcp://0.0.0.0:0': expected an address that other receivers reach"));
 }
 

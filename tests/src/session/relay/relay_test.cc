@@ -65,7 +65,7 @@ TEST_F(RelayTest, ThePublishersStatusTellsWhoTakesFromWhom) {
   Taker second(*service_, copying_);
   wire::StatusAnswer status;
   FetchWhileTheFirstHoldsItsFirstChunk(first, second, [&] {
-    status = AskPublisherStatus(service_->endpoint(), Soon());
+    status = AskPublisherStatus(service_->endpoint(), {}, Soon());
   }).get();
   std::vector<std::pair<std::string, std::string>> ends;  // takes from, relays at
   for (const wire::ReaderStatus& reader : status.versions.at(0).receivers) {
