@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/key_flags.h"
 #include "cli/arguments/read_answer.h"
 #include "cli/arguments/subcommand.h"
 #include "layercast/controller.h"
@@ -49,12 +50,13 @@ class Adapter final : public Subcommand {
     app.add_flag("--pin", request_.pin, "To load: it is never evicted for another one");
     app.add_flag("--all-or-none", request_.all_or_none, "To load: on all engines, or on none of them");
     timeout_.Declare(app);
+    keys_.Declare(app);
   }
 
   void Run(Output& output) override {
     if (action_ == "list") return List(output);
     if (request_.name.empty()) throw UsageError("adapter " + action_ + ": expected --name, got none");
-    Controller controller(engines_);
+    Controller controller(engines_, keys_.options());
     if (action_ == "load") return Report(output, Load(controller), "is");
     if (action_ == "unload") return Report(output, controller.UnloadAdapter(request_.name), "is unloaded");
     Report(output, controller.PinAdapter(request_.name, action_ == "pin"),
@@ -95,7 +97,7 @@ class Adapter final : public Subcommand {
     Json json = {{"engines", Json::array()}};
     std::string text;
     for (const std::string& endpoint : engines_) {
-      Json listed = Json::parse(Controller({endpoint}).ListAdapters());
+      Json listed = Json::parse(Controller({endpoint}, keys_.options()).ListAdapters());
       text += ReadAnswer(endpoint, [&] {
         std::string lines =
             endpoint + ": " + listed.at("slots").dump() + " slots, " + listed.at("bytes").dump() + " bytes on a rank\n";
@@ -114,6 +116,7 @@ class Adapter final : public Subcommand {
   std::vector<std::string> publishers_;
   std::string version_;
   Timeout timeout_;
+  KeyFlags keys_;
 };
 
 }  // namespace

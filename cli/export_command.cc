@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/key_flags.h"
 #include "cli/arguments/read_answer.h"
 #include "cli/arguments/subcommand.h"
 #include "src/base/utf8.h"
@@ -22,11 +23,12 @@ class Export final : public Subcommand {
     app.add_option("--engine", engine_, "Endpoint of the engine")->check(Endpoint())->required();
     app.add_option("--out", out_, "The folder to write, on the engine's host")->required();
     timeout_.Declare(app);
+    keys_.Declare(app);
   }
 
   void Run(Output& output) override {
-    const Json result =
-        RpcClient("engine", engine_).Call("export", {{"directory", AbsolutePath(out_)}}, timeout_.deadline());
+    const Json result = RpcClient("engine", engine_, keys_.keys())
+                            .Call("export", {{"directory", AbsolutePath(out_)}}, timeout_.deadline());
     output.Print(result, ReadAnswer(engine_, [&] { return Text(result); }));
   }
 
@@ -41,6 +43,7 @@ class Export final : public Subcommand {
   std::string engine_;
   std::string out_;
   Timeout timeout_;
+  KeyFlags keys_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/key_flags.h"
 #include "cli/arguments/read_answer.h"
 #include "cli/arguments/subcommand.h"
 #include "src/control/rpc.h"
@@ -56,6 +57,7 @@ class Generate final : public Subcommand {
     app.add_flag("--logprobs", logprobs_, "Also prints the log-probability of each token");
     app.add_option("--repeat", repeat_, "Asks so many times, one after the other")->check(WholeNumber(1));
     timeout_.Declare(app);
+    keys_.Declare(app);
   }
 
   void Run(Output& output) override {
@@ -63,7 +65,7 @@ class Generate final : public Subcommand {
     const Json params = {{"tokens", tokens_},  {"max_new", max_new_},       {"temperature", temperature_},
                          {"seed", seed_},      {"ignore_eos", ignore_eos_}, {"logprobs", logprobs_},
                          {"adapter", adapter_}};
-    RpcClient engine("engine", engine_);
+    RpcClient engine("engine", engine_, keys_.keys());
     if (repeat_ == 0) {
       const Json answer = engine.Call("generate", params, deadline);
       return output.Print(answer, ReadAnswer(engine_, [&] { return AnswerText(answer); }));
@@ -88,6 +90,7 @@ class Generate final : public Subcommand {
   bool logprobs_ = false;
   int repeat_ = 0;
   Timeout timeout_;
+  KeyFlags keys_;
 };
 
 }  // namespace

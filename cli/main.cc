@@ -43,6 +43,7 @@ std::vector<std::unique_ptr<Subcommand>> MakeSubcommands() {
   all.push_back(MakeProbe());
   all.push_back(MakeInspect());
   all.push_back(MakeModels());
+  all.push_back(MakeKeygen());
   return all;
 }
 

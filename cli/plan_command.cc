@@ -12,6 +12,7 @@
 
 #include "cli/adapter_plan.h"
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/key_flags.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/wrapped.h"
 #include "engine_side/model/registry/named_draft.h"
@@ -43,10 +44,12 @@ MergedVersion OfCheckpoint(const CheckpointSource& source, Module& tree, const Q
 }
 
 // `changes` gets what the publishers' configurations differ in from the tree's.
-MergedVersion OfPublishers(const std::vector<std::string>& endpoints, const ParallelConfig& parallel, Deadline deadline,
-                           Module& tree, const QuantizationConfig& quantization, std::vector<std::string>& changes) {
-  ChannelChooser channels;
+MergedVersion OfPublishers(const std::vector<std::string>& endpoints, const ParallelConfig& parallel, const Keys& keys,
+                           Deadline deadline, Module& tree, const QuantizationConfig& quantization,
+                           std::vector<std::string>& changes) {
+  ChannelChooser channels(AllTransports(std::nullopt, keys));
   FetchOptions options;
+  options.keys = keys;
   options.channels = &channels;
   FailPoints none;
   const ReceiverIdentity self{"layercast plan", 0, parallel.engine_rank(), parallel.engine_size()};
@@ -256,6 +259,7 @@ class Plan final : public Subcommand {
     app.add_option("--adapter", adapter_, "Plans a LoRA adapter instead, a folder of PEFT: where it goes in a slot")
         ->excludes(publisher);
     timeout_.Declare(app);
+    keys_.Declare(app);
   }
 
   void Run(Output& output) override {
@@ -277,8 +281,9 @@ class Plan final : public Subcommand {
     if (!adapter_.empty()) return RunOfAdapter(output, *tree);
     std::vector<std::string> config_changes;
     const auto [manifest, parts] =
-        publishers_.empty() ? OfCheckpoint(WithNamedDraft(checkpoint_.Source(), draft), *tree, quantization_)
-                            : OfPublishers(publishers_, parallel_, deadline, *tree, quantization_, config_changes);
+        publishers_.empty()
+            ? OfCheckpoint(WithNamedDraft(checkpoint_.Source(), draft), *tree, quantization_)
+            : OfPublishers(publishers_, parallel_, keys_.keys(), deadline, *tree, quantization_, config_changes);
     const CheckedPlan checked = LoadPlan::Check(*tree, manifest, partial_, parts);
     std::vector<std::string> problems = checked.problems.Lines();
     for (const std::string& layers : Condensed(KeptBeyond(checked.plan, may_keep_))) {
@@ -318,6 +323,7 @@ class Plan final : public Subcommand {
   std::string weight_rules_;
   std::vector<std::string> publishers_;
   Timeout timeout_;
+  KeyFlags keys_;
 };
 
 }  // namespace

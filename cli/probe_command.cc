@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/key_flags.h"
 #include "cli/arguments/subcommand.h"
 #include "src/base/utf8.h"
 #include "src/session/choose/probe_publisher.h"
@@ -63,10 +64,11 @@ class Probe final : public Subcommand {
         ->check(Endpoint())
         ->required();
     timeout_.Declare(app);
+    keys_.Declare(app);
   }
 
   void Run(Output& output) override {
-    const PublisherProbe probed = ProbePublisher(publisher_, timeout_.deadline());
+    const PublisherProbe probed = ProbePublisher(publisher_, keys_.keys(), timeout_.deadline());
     const Json probe = ProbeJson(publisher_, probed);
     output.Print(probe, ProbeText(probe));
     if (!probe["channel"].is_null()) return;
@@ -77,6 +79,7 @@ class Probe final : public Subcommand {
  private:
   std::string publisher_;
   Timeout timeout_;
+  KeyFlags keys_;
 };
 
 }  // namespace

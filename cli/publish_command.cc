@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/key_flags.h"
 #include "cli/arguments/nearest.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/end_signal.h"
@@ -106,7 +107,7 @@ class Publish final : public Subcommand {
     app.add_option("--nccl-fleet", options_.nccl_fleet, "Ranks that take the same over nccl and are served together")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
-    app.add_flag("--allow-remote", options_.allow_remote, "Binds beyond loopback: there is no authentication");
+    keys_.Declare(app);
   }
 
   void Run(Output& output) override {
@@ -117,6 +118,7 @@ class Publish final : public Subcommand {
       throw UsageError("--stream-window is for streams: say --mode stream");
     }
     ExpectBetweenProcesses(options_.channels);
+    options_.keys = keys_.options();
 
     const VersionPart part = ParsePart(part_);
     EndSignal end;
@@ -187,6 +189,7 @@ class Publish final : public Subcommand {
   std::string run_;
   std::uint64_t step_ = 0;
   PublisherOptions options_;
+  KeyFlags keys_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/key_flags.h"
 #include "cli/arguments/read_answer.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/interrupted.h"
@@ -188,6 +189,7 @@ class Reload final : public Subcommand {
         ->check(OneOf({"wait", "abort", "keep"}));
     app.add_flag("--all-or-none", request_.all_or_none, "Commits on all engines, or on none of them");
     timeout_.Declare(app);
+    keys_.Declare(app);
   }
 
   void Run(Output& output) override {
@@ -225,7 +227,7 @@ class Reload final : public Subcommand {
     ProgressBar bar([&board] { return board.State(); });
     // Nobody is asked for what nobody sees.
     if (bar.draws()) request_.on_progress = [&board](const EngineProgress& progress) { board.Note(progress); };
-    return Controller(engines_).ReloadWeights(request_);
+    return Controller(engines_, keys_.options()).ReloadWeights(request_);
   }
 
   std::vector<std::string> engines_;
@@ -234,6 +236,7 @@ class Reload final : public Subcommand {
   std::string version_;
   ReloadRequest request_;
   Timeout timeout_;
+  KeyFlags keys_;
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/key_flags.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/end_signal.h"
 #include "cli/terminal/progress_bar.h"
@@ -107,7 +108,7 @@ class Serve final : public Subcommand {
     app.add_option("--bind", options_.endpoint, "Where it is called; port 0 picks one")
         ->check(Endpoint())
         ->capture_default_str();
-    app.add_flag("--allow-remote", options_.allow_remote, "Binds beyond loopback: there is no authentication");
+    keys_.Declare(app);
     app.add_option("--chunk-bytes", options_.ranks.chunk_bytes, "The most that a rank asks a publisher for at once")
         ->check(CLI::Range(4096, 1 << 30))
         ->capture_default_str();
@@ -137,7 +138,7 @@ class Serve final : public Subcommand {
     options_.ranks.program = RankProgram(options_.ranks.on_device);
     options_.ranks.max_num_seqs = max_num_seqs_.value_or(options_.ranks.on_device ? 16 : 256);
     options_.ranks.engine = EngineName();
-    options_.ranks.allow_remote = options_.allow_remote;
+    options_.ranks.keys = keys_.options();
     options_.ranks.draft = AbsoluteDraft(draft_);
     if (!weight_rules_.empty()) options_.ranks.weight_rules = AbsolutePath(weight_rules_);
     if (!adapter_dtype_.empty()) options_.adapter_dtype = AdapterDType(adapter_dtype_);
@@ -249,6 +250,7 @@ class Serve final : public Subcommand {
   }
 
   EngineServiceOptions options_;
+  KeyFlags keys_;
   CheckpointFlags checkpoint_;
   std::string draft_;
   std::string weight_rules_;

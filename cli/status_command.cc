@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/key_flags.h"
 #include "cli/arguments/read_answer.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/wrapped.h"
@@ -156,15 +157,16 @@ class Status final : public Subcommand {
     CLI::Option* engine = app.add_option("--engine", engine_, "Endpoint of an engine")->check(Endpoint());
     app.add_option("--publisher", publisher_, "Endpoint of a publisher")->check(Endpoint())->excludes(engine);
     timeout_.Declare(app);
+    keys_.Declare(app);
   }
 
   void Run(Output& output) override {
     if (engine_.empty() == publisher_.empty()) throw UsageError("expected --engine or --publisher");
     if (!publisher_.empty()) {
-      const Json status = PublisherJson(AskPublisherStatus(publisher_, timeout_.deadline()));
+      const Json status = PublisherJson(AskPublisherStatus(publisher_, keys_.keys(), timeout_.deadline()));
       return output.Print(status, Wrapped(PublisherText(status)));
     }
-    const Json status = RpcClient("engine", engine_).Call("status", Json::object(), timeout_.deadline());
+    const Json status = RpcClient("engine", engine_, keys_.keys()).Call("status", Json::object(), timeout_.deadline());
     output.Print(status, Wrapped(ReadAnswer(engine_, [&] { return EngineText(status); })));
   }
 
@@ -172,6 +174,7 @@ class Status final : public Subcommand {
   std::string engine_;
   std::string publisher_;
   Timeout timeout_;
+  KeyFlags keys_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/key_flags.h"
 #include "cli/arguments/read_answer.h"
 #include "cli/arguments/subcommand.h"
 #include "src/base/utf8.h"
@@ -39,12 +40,13 @@ class Verify final : public Subcommand {
     app.add_option("--adapter", adapter_,
                    "Compares this LoRA adapter's slot instead: every byte, its ranks and scales");
     timeout_.Declare(app);
+    keys_.Declare(app);
   }
 
   void Run(Output& output) override {
     Json params = CheckpointJson(checkpoint_.Source());
     if (!adapter_.empty()) params["adapter"] = adapter_;
-    const Json result = RpcClient("engine", engine_).Call("verify", params, timeout_.deadline());
+    const Json result = RpcClient("engine", engine_, keys_.keys()).Call("verify", params, timeout_.deadline());
     const std::vector<std::string> differences = ReadAnswer(engine_, [&] { return DifferencesIn(result); });
     std::string text = ReadAnswer(engine_, [&] { return ExtentText(result); });
     text += differences.empty() ? "equal\n" : "not equal\n";
@@ -63,6 +65,7 @@ class Verify final : public Subcommand {
   std::string adapter_;
   CheckpointFlags checkpoint_;
   Timeout timeout_;
+  KeyFlags keys_;
 };
 
 }  // namespace

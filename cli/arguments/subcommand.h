@@ -39,6 +39,7 @@ std::unique_ptr<Subcommand> MakeAdapter();
 std::unique_ptr<Subcommand> MakeExport();
 std::unique_ptr<Subcommand> MakeGenerate();
 std::unique_ptr<Subcommand> MakeInspect();
+std::unique_ptr<Subcommand> MakeKeygen();
 std::unique_ptr<Subcommand> MakeModels();
 std::unique_ptr<Subcommand> MakePlan();
 std::unique_ptr<Subcommand> MakeProbe();

@@ -61,17 +61,30 @@ class Controller(OfOneProcess):
         engines: their endpoints, or one: ``tcp://`` of ``layercast serve``, or ``http://`` of vLLM with Layercast's door
             (docs/vllm.md), which take whole versions of publishers and generate by their own API.
         api_key: of vLLM servers that were started with one.
+        keys: a folder of ``layercast keygen``, by which engines admit this controller. By default that of
+            ``LAYERCAST_KEYS``.
+        secret: instead of it, a file that all processes of a job have. By default that of ``LAYERCAST_SECRET``.
+        insecure: no keys, whatever the environment says.
 
     Raises InvalidArgument if there is none, one is named twice, or there are some of both kinds.
     """
 
-    def __init__(self, engines: str | Iterable[str], *, api_key: str = "") -> None:
+    def __init__(
+        self,
+        engines: str | Iterable[str],
+        *,
+        api_key: str = "",
+        keys: str | os.PathLike[str] = "",
+        secret: str | os.PathLike[str] = "",
+        insecure: bool = False,
+    ) -> None:
         logs.start()
         endpoints = [engines] if isinstance(engines, str) else list(engines)
         over_http = list(filter(is_http, endpoints))
         if over_http and len(over_http) < len(endpoints):
             raise InvalidArgument(f"expected engines of one kind, tcp:// or http://, got {', '.join(endpoints)}")
-        self._native = HttpEngines(endpoints, api_key) if over_http else _native.Controller(endpoints)
+        by = {"keys": os.fspath(keys), "secret": os.fspath(secret), "insecure": insecure}
+        self._native = HttpEngines(endpoints, api_key) if over_http else _native.Controller(endpoints, **by)
 
     @property
     def endpoints(self) -> list[str]:

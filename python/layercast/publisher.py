@@ -90,7 +90,9 @@ class Publisher(OfOneProcess):
     Args:
         endpoint: where engines reach it; port 0 picks a free one.
         lineage: what versions of this training run are called, unless a call says otherwise.
-        allow_remote: an address beyond loopback is refused without it.
+        keys: a folder of ``layercast keygen``: who may take versions. By default that of ``LAYERCAST_KEYS``.
+        secret: instead of it, a file that all processes of a job have. By default that of ``LAYERCAST_SECRET``.
+        insecure: no keys; an address beyond loopback is refused without keys or this.
         retained_versions: how many are kept for engines that come late; older ones are evicted.
         evicted_versions: how many evicted ones live on for those that still read them.
         eviction_seconds: how long the readers of an evicted version may still take.
@@ -110,7 +112,9 @@ class Publisher(OfOneProcess):
         endpoint: str = "tcp://127.0.0.1:0",
         *,
         lineage: str = "policy",
-        allow_remote: bool = False,
+        keys: str | os.PathLike[str] = "",
+        secret: str | os.PathLike[str] = "",
+        insecure: bool = False,
         retained_versions: int = 2,
         evicted_versions: int = 2,
         eviction_seconds: float = 600.0,
@@ -126,7 +130,9 @@ class Publisher(OfOneProcess):
         self._device_memory = device_memory
         self._native = _native.Publisher(
             endpoint=endpoint,
-            allow_remote=allow_remote,
+            keys=os.fspath(keys),
+            secret=os.fspath(secret),
+            insecure=insecure,
             retained_versions=retained_versions,
             evicted_versions=evicted_versions,
             eviction_seconds=eviction_seconds,

@@ -57,6 +57,9 @@ class Receiver(OfOneProcess):
         threads: for kernels and copies.
         buffer_limit: the most bytes that incomplete layers may hold; 0: no bound.
         relay: an endpoint at which this rank serves on what it takes.
+        keys: a folder of ``layercast keygen``, by which publishers and relays admit this rank; ``secret``: a job's file
+            instead; ``insecure``: neither, also where ``relay`` is beyond loopback. By default the environment's
+            (``LAYERCAST_KEYS``, ``LAYERCAST_SECRET``).
 
     Also takes ``power_of_two_scales``, ``requantize``, ``row_alignment``, ``column_alignment``, ``transposed`` and
     ``column_major``, for quantized layers. Raises InvalidArgument, Unsupported, NotFound.
@@ -237,7 +240,8 @@ class Receiver(OfOneProcess):
 
 _LAYOUT = {"power_of_two_scales", "requantize", "row_alignment", "column_alignment", "transposed", "column_major"}
 _PARALLEL = {"ep_rank", "ep_size", "pp_rank", "pp_size"}
-_HOW = {"commit", "engine", "channel", "timeout", "peer_timeout", "threads", "buffer_limit", "relay", "relay_remote"}
+_KEYS = {"keys", "secret", "insecure"}
+_HOW = {"commit", "engine", "channel", "timeout", "peer_timeout", "threads", "buffer_limit", "relay"} | _KEYS
 _OPTIONS = _LAYOUT | _PARALLEL | _HOW
 
 

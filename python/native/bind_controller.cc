@@ -12,7 +12,8 @@ namespace layercast::python {
 namespace {
 
 struct PythonController {
-  explicit PythonController(std::vector<std::string> endpoints) : controller(std::move(endpoints)) {}
+  PythonController(std::vector<std::string> endpoints, const KeyOptions& keys)
+      : controller(std::move(endpoints), keys) {}
   void Cancel() { controller.Cancel(); }
   Controller controller;
   bool in_call = false;  // guarded by the GIL
@@ -157,8 +158,9 @@ void BindController(nb::module_& module) {
   BindAdapterCalls(controller);
   controller
       .def("__init__",
-           [](OwnedController* self, std::vector<std::string> endpoints) {
-             new (self) OwnedController("controller", std::make_unique<PythonController>(std::move(endpoints)));
+           [](OwnedController* self, std::vector<std::string> endpoints, const nb::kwargs& options) {
+             new (self) OwnedController("controller",
+                                        std::make_unique<PythonController>(std::move(endpoints), KeysFrom(options)));
            })
       .def_prop_ro("endpoints", [](const OwnedController& self) { return self.get()->controller.endpoints(); })
       .def("close", &OwnedController::Close)

@@ -19,8 +19,9 @@ struct Published {
 
 Published Ask(const std::vector<std::string>& endpoints, const std::string& lineage, std::optional<std::uint64_t> step,
               std::chrono::milliseconds timeout) {
-  ChannelChooser channels;
   FetchOptions options;
+  options.keys = Keys::From({});  // those of the environment
+  ChannelChooser channels(AllTransports(std::nullopt, options.keys));
   options.channels = &channels;
   options.measure = false;
   FailPoints none;

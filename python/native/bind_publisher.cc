@@ -36,7 +36,7 @@ PublishOptions CallFrom(const nb::kwargs& options) {
 PublisherOptions OptionsFrom(const nb::kwargs& options) {
   const PublisherOptions usual;
   return {.endpoint = Option(options, "endpoint", usual.endpoint),
-          .allow_remote = Option(options, "allow_remote", usual.allow_remote),
+          .keys = KeysFrom(options),
           .retained_versions = Option(options, "retained_versions", usual.retained_versions),
           .evicted_versions = Option(options, "evicted_versions", usual.evicted_versions),
           .eviction_time = Seconds(options, "eviction_seconds", 600.0),

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "layercast/error.h"
+#include "layercast/keys/key_options.h"
 #include "python/native/native.h"
 
 namespace layercast::python {
@@ -56,6 +57,13 @@ inline std::chrono::milliseconds FromSeconds(const char* name, double seconds) {
 
 inline std::chrono::milliseconds Seconds(const nb::kwargs& options, const char* name, double otherwise) {
   return FromSeconds(name, Option(options, name, otherwise));
+}
+
+// `keys`, `secret` and `insecure`.
+inline KeyOptions KeysFrom(const nb::kwargs& options) {
+  return {.folder = Option(options, "keys", std::string()),
+          .secret = Option(options, "secret", std::string()),
+          .insecure = Option(options, "insecure", false)};
 }
 
 }  // namespace layercast::python

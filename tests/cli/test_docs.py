@@ -7,7 +7,7 @@ import pytest
 
 PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 COMMANDS = re.findall(r"^\| \[`([a-z]+)`\]", PAGE, re.MULTILINE)
-EVERYWHERE = {"--json", "--help", "--timeout"}  # told once, for all subcommands
+EVERYWHERE = {"--json", "--help", "--timeout", "--keys", "--secret", "--insecure"}  # told once, for all subcommands
 
 
 def options(text):

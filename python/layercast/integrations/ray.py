@@ -34,7 +34,8 @@ class EngineActor:
     Args:
         run: the name of its registry. model: the folder of the checkpoint that it starts from.
         options: more of ``layercast serve``, as ``["--tp", "2"]``.
-        allow_remote: serves at the node's address.
+        secret: a file that ``layercast keygen --secret`` made, the same on all nodes: serves at the node's address, to
+            whoever has it. insecure: at the node's address, to anybody.
         timeout: seconds for its start, for a reload, and for a call of ``generate``.
 
     Raises NotFound (no such run), InvalidArgument (an actor without a name), and what the program says.
@@ -46,7 +47,8 @@ class EngineActor:
         model: str,
         options: AbstractSequence[str] = (),
         *,
-        allow_remote: bool = False,
+        secret: str = "",
+        insecure: bool = False,
         timeout: float = 300.0,
     ) -> None:
         import ray
@@ -55,8 +57,9 @@ class EngineActor:
         self._name = ray.get_runtime_context().get_actor_name()
         if not self._name:
             raise InvalidArgument(f"run '{run}': expected the engine's actor to have a name, got none")
-        remote = ["--allow-remote"] if allow_remote else []
-        self._options = ["--bind", bind_address(allow_remote), *remote, *options]
+        keys = ["--secret", secret] if secret else ["--insecure"] if insecure else []
+        self._keys: dict[str, Any] = {"secret": secret, "insecure": insecure}
+        self._options = ["--bind", bind_address(secret, insecure), *keys, *options]
         self._lock, self._left = threading.Lock(), False
         self._join()
 
@@ -78,11 +81,11 @@ class EngineActor:
 
     def generate(self, prompts: AbstractSequence[AbstractSequence[int]], **sampling: Any) -> list[Sequence]:
         """As :meth:`layercast.Controller.generate`."""
-        with Controller(self.endpoint()) as engine:
+        with Controller(self.endpoint(), **self._keys) as engine:
             return engine.generate(prompts, timeout=self._timeout, **sampling)
 
     def status(self) -> dict[str, Any]:
-        with Controller(self.endpoint()) as engine:
+        with Controller(self.endpoint(), **self._keys) as engine:
             return engine.status()
 
     def leave(self) -> None:
@@ -105,7 +108,7 @@ class EngineActor:
 
     def _take(self, offer: Offer, served: ServedEngine) -> dict[str, float]:
         if offer != self._taken:
-            with Controller(served.endpoint) as engine:
+            with Controller(served.endpoint, **self._keys) as engine:
                 self._costs = costs(engine.reload(offer.endpoints, version=offer.version, timeout=self._timeout))
             self._taken = offer
         return self._costs

@@ -15,16 +15,24 @@ class PublisherActor:
     Args:
         run: the name of its registry. Raises NotFound if there is none.
         rank, ranks: which rank of the trainer this is.
-        lineage, allow_remote: as :class:`layercast.Publisher` takes them; with ``allow_remote`` at the node's address.
+        lineage, secret, insecure: as :class:`layercast.Publisher` takes them; with one of the last two at the node's
+            address.
     """
 
     def __init__(
-        self, run: str, *, rank: int = 0, ranks: int = 1, lineage: str = "policy", allow_remote: bool = False
+        self,
+        run: str,
+        *,
+        rank: int = 0,
+        ranks: int = 1,
+        lineage: str = "policy",
+        secret: str = "",
+        insecure: bool = False,
     ) -> None:
         if not 0 <= rank < ranks:
             raise InvalidArgument(f"rank: expected one of 0 to {ranks - 1}, got {rank}")
         self._registry, self._rank, self._ranks = Registry(run), rank, ranks
-        self._lineage, self._allow_remote = lineage, allow_remote
+        self._lineage, self._secret, self._insecure = lineage, secret, insecure
         self._publisher: Publisher | None = None
         self.publish_anew()
 
@@ -32,8 +40,8 @@ class PublisherActor:
         """Forgets what was published: for all ranks, when they go back to an older step after one of them was lost."""
         if self._publisher is not None:
             self._publisher.close()
-        at = bind_address(self._allow_remote)
-        self._publisher = Publisher(at, lineage=self._lineage, allow_remote=self._allow_remote)
+        at = bind_address(self._secret, self._insecure)
+        self._publisher = Publisher(at, lineage=self._lineage, secret=self._secret, insecure=self._insecure)
         self._step: int | None = None
         self._registry.ask("publisher_started", self._rank)
 

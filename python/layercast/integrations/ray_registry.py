@@ -109,17 +109,17 @@ class Registry:
             raise Unavailable(f"run '{self.run}': its registry has ended: {error}") from None
 
 
-def bind_address(allow_remote: bool) -> str:
+def bind_address(secret: str, insecure: bool) -> str:
     """Where this actor's endpoints are bound: the node's address, or loopback where everything is on one node.
 
-    Raises FailedPrecondition where there are more nodes, and ``allow_remote`` is not given: nobody is authenticated.
+    Raises FailedPrecondition where there are more nodes, and no secret by which peers know each other.
     """
     import ray
 
-    if allow_remote:
+    if secret or insecure:
         address = ray.util.get_node_ip_address()
         return f"tcp://[{address}]:0" if ":" in address else f"tcp://{address}:0"
     nodes = sum(bool(node["Alive"]) for node in ray.nodes())
     if nodes > 1:
-        raise FailedPrecondition(f"allow_remote: expected True in a cluster of {nodes} nodes, got False")
+        raise FailedPrecondition(f"secret: expected one, or insecure=True, in a cluster of {nodes} nodes, got neither")
     return "tcp://127.0.0.1:0"

@@ -48,7 +48,7 @@ class Generation(OfOneProcess):
 
     Args:
         engines: endpoints of ``layercast serve``.
-        bind, allow_remote, lineage: as :class:`layercast.Publisher` takes them. A version's step counts the syncs.
+        bind, secret, insecure, lineage: as :class:`layercast.Publisher` takes them. A version's step counts the syncs.
         all_or_none: either all engines commit a version, or none does.
         timeout: seconds that a reload, or a batch of rollouts, may take.
         seed: of the first sample; later ones follow.
@@ -61,7 +61,8 @@ class Generation(OfOneProcess):
         engines: str | Iterable[str],
         *,
         bind: str = "tcp://127.0.0.1:0",
-        allow_remote: bool = False,
+        secret: str = "",
+        insecure: bool = False,
         lineage: str = "policy",
         all_or_none: bool = True,
         timeout: float = 300.0,
@@ -71,7 +72,7 @@ class Generation(OfOneProcess):
         self.versions: list[int] = []
         self.vllm_client = self
         self._engines = Engines(engines, timeout=timeout)
-        self._publisher = Publisher(bind, allow_remote=allow_remote, lineage=lineage)
+        self._publisher = Publisher(bind, secret=secret, insecure=insecure, lineage=lineage)
         self._all_or_none, self._seed = all_or_none, seed
         self._step, self._synced_at = 0, -1
 

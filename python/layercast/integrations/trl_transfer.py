@@ -20,7 +20,7 @@ class Transfer(OfOneProcess):
 
     Args:
         engines: endpoints of ``layercast serve``, or of vLLM servers with Layercast's door, which have an ``api_key``.
-        bind, allow_remote, lineage: as :class:`layercast.Publisher` takes them.
+        bind, secret, insecure, lineage: as :class:`layercast.Publisher` takes them.
         all_or_none: either all engines commit a version, or none does.
         timeout: seconds that a reload, or a batch of rollouts, may take.
 
@@ -32,7 +32,8 @@ class Transfer(OfOneProcess):
         engines: str | Iterable[str],
         *,
         bind: str = "tcp://127.0.0.1:0",
-        allow_remote: bool = False,
+        secret: str = "",
+        insecure: bool = False,
         lineage: str = "policy",
         all_or_none: bool = True,
         timeout: float = 300.0,
@@ -41,7 +42,7 @@ class Transfer(OfOneProcess):
         self.metrics: dict[str, float] = {}
         self.engines = Engines(engines, timeout=timeout, api_key=api_key)
         self._all_or_none, self._step = all_or_none, 0
-        self._publisher = Publisher(bind, allow_remote=allow_remote, lineage=lineage)
+        self._publisher = Publisher(bind, secret=secret, insecure=insecure, lineage=lineage)
 
     def init_weight_transfer(self) -> None:
         """Raises Unavailable for an engine that does not answer."""

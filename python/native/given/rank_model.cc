@@ -38,7 +38,7 @@ ReceiverOptions ReceiverOptionsFrom(const nb::kwargs& options) {
           .threads = Option(options, "threads", std::size_t{2}),
           .buffer_limit = Option(options, "buffer_limit", std::uint64_t{0}),
           .relay = Option(options, "relay", std::string()),
-          .relay_remote = Option(options, "relay_remote", false),
+          .keys = KeysFrom(options),
           .timeout = Seconds(options, "timeout", 300.0),
           .peer_timeout = Seconds(options, "peer_timeout", 5.0),
           .commit = CommitPolicyNamed(Option(options, "commit", std::string("staged")))};

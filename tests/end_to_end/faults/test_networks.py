@@ -36,7 +36,7 @@ def start(program, network):
 
     def start(subcommand, *arguments, failpoints=""):
         if subcommand == "publish":
-            where = ("--bind", f"tcp://{networks.PUBLISHER}:0", "--allow-remote")
+            where = ("--bind", f"tcp://{networks.PUBLISHER}:0", "--insecure")
             running.append(on_the_other.daemon(subcommand, *arguments, *where, failpoints=failpoints))
         else:
             running.append(program.daemon(subcommand, *arguments, failpoints=failpoints))
@@ -117,7 +117,7 @@ def test_a_publisher_that_freezes_behind_such_a_link_is_noticed(channel, setting
 def test_zmq_tells_of_a_client_whose_host_has_vanished(program, start, network, checkpoint, tmp_path):
     """Nobody tells of its end: the engine's kernel asks its own for half a minute."""
     engine = start("serve", "--model", endless.endless_copy(checkpoint("qwen3", "a"), tmp_path / "endless"),
-                   "--bind", f"tcp://{networks.ENGINE}:0", "--allow-remote")
+                   "--bind", f"tcp://{networks.ENGINE}:0", "--insecure")
     asked = endless.generate(program.on(network.publisher), engine)
     with network.cut("publisher"), network.cut("engine"):
         asked[1].kill()

@@ -74,7 +74,7 @@ def test_a_relay_that_ends_in_the_middle_is_made_up_for_by_the_publisher(end, pr
 
 
 def test_a_relay_must_say_where_others_reach_it(program, checkpoint):
-    refused = program.run("serve", "--model", checkpoint("llama", "a"), "--relay", "tcp://0.0.0.0:0", "--allow-remote", status=1)
+    refused = program.run("serve", "--model", checkpoint("llama", "a"), "--relay", "tcp://0.0.0.0:0", "--insecure", status=1)
     assert "relay endpoint 'tcp://0.0.0.0:0': expected an address that other receivers reach" in refused.errors
     refused = program.run("serve", "--model", checkpoint("llama", "a"), "--relay", "tcp://10.0.0.1:0", status=1)
     assert "endpoint 'tcp://10.0.0.1:0' can be reached from other hosts" in refused.errors

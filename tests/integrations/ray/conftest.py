@@ -58,7 +58,7 @@ def start(run, folder):
 
 @pytest.fixture
 def publisher(run):
-    """publisher(rank=..., ranks=..., allow_remote=...) -> a publisher's actor, which Ray restarts."""
+    """publisher(rank=..., ranks=..., secret=...) -> a publisher's actor, which Ray restarts."""
     started = []
 
     def actor(**options):

@@ -165,8 +165,8 @@ def test_a_registry_that_has_ended_is_named(run, start):
         get(engine.reload.remote(1))
 
 
-def test_with_allow_remote_endpoints_are_at_the_nodes_address(run, start, publisher):
-    engine, trainer = start("a", allow_remote=True), publisher(allow_remote=True)
+def test_with_a_secret_or_insecure_endpoints_are_at_the_nodes_address(run, start, publisher):
+    engine, trainer = start("a", insecure=True), publisher(insecure=True)
     get(trainer.publish.remote(actors.weights(1), step=1))
     layercast.ray.reload(run, 1)
     address = ray.util.get_node_ip_address()
@@ -174,10 +174,10 @@ def test_with_allow_remote_endpoints_are_at_the_nodes_address(run, start, publis
     assert f"//{address}:" in endpoint and f"//{address}:" in get(engine.endpoint.remote())
 
 
-def test_a_cluster_of_several_nodes_needs_allow_remote(monkeypatch):
+def test_a_cluster_of_several_nodes_needs_a_secret_or_insecure(monkeypatch):
     monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True}, {"Alive": True}, {"Alive": False}])
-    with pytest.raises(layercast.FailedPrecondition, match="expected True in a cluster of 2 nodes"):
-        ray_registry.bind_address(False)
+    with pytest.raises(layercast.FailedPrecondition, match="expected one, or insecure=True, in a cluster of 2 nodes"):
+        ray_registry.bind_address("", False)
 
 
 def test_the_registry_offers_whole_versions_of_the_newest_steps_alone():
