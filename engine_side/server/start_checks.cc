@@ -8,6 +8,7 @@
 #include "layercast/error.h"
 #include "layercast/model/pipeline_stages.h"
 #include "layercast/model/registry.h"
+#include "src/net/keys/keys.h"
 
 namespace layercast {
 namespace {
@@ -20,6 +21,7 @@ constexpr std::int64_t kMostTokensOnDevice = 4096;
 EngineServiceOptions Checked(EngineServiceOptions options) {
   static_cast<void>(PauseModeNamed(options.pause_mode));
   static_cast<void>(AdapterSwitchNamed(options.adapter_switch));
+  static_cast<void>(Keys::From(options.ranks.keys));
   return options;
 }
 

@@ -83,7 +83,9 @@ class Controller(OfOneProcess):
         over_http = list(filter(is_http, endpoints))
         if over_http and len(over_http) < len(endpoints):
             raise InvalidArgument(f"expected engines of one kind, tcp:// or http://, got {', '.join(endpoints)}")
-        by = {"keys": os.fspath(keys), "secret": os.fspath(secret), "insecure": insecure}
+        if over_http and (keys or secret):
+            raise InvalidArgument("keys are for engines of `layercast serve`: servers over http have an api_key")
+        by: dict[str, Any] = {"keys": os.fspath(keys), "secret": os.fspath(secret), "insecure": insecure}
         self._native = HttpEngines(endpoints, api_key) if over_http else _native.Controller(endpoints, **by)
 
     @property

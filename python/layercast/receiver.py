@@ -255,4 +255,5 @@ def known_options(options: dict[str, Any], names: set[str]) -> dict[str, Any]:
     for name in options:
         if name not in names:
             raise InvalidArgument(f"no option '{name}': expected one of {', '.join(sorted(names))}")
-    return options
+    paths = {name: os.fspath(options[name]) for name in ("keys", "secret") if name in options}
+    return options | paths

@@ -1,15 +1,18 @@
 #include "src/net/keys/admitted_keys.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <utility>
 
 #include "layercast/error.h"
 #include "src/base/exhausted.h"
 #include "src/base/log.h"
+#include "src/base/unique_fd.h"
+#include "src/net/keys/key_file.h"
 
 namespace layercast {
 namespace {
@@ -44,11 +47,16 @@ Roles RolesFrom(std::string_view words, const std::string& where) {
 }
 
 std::string ReadList(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!file) throw SystemError(errno, errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument, path);
+  ExpectNobodyElseWrites(file.get(), path);
   std::string text(kMostClientBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  std::size_t bytes = 0;
+  for (ssize_t more = 1; more > 0 && bytes < text.size(); bytes += static_cast<std::size_t>(more)) {
+    more = ::read(file.get(), text.data() + bytes, text.size() - bytes);
+    if (more < 0) throw SystemError(errno, ErrorCode::kInvalidArgument, path);
+  }
+  text.resize(bytes);
   if (text.size() <= kMostClientBytes) return text;
   throw Error(ErrorCode::kInvalidArgument,
               path + ": expected a list of at most " + std::to_string(kMostClientBytes) + " bytes");

@@ -74,7 +74,18 @@ SecretKey ReadSecretFile(const std::string& path, std::string_view kind) {
 }
 
 PublicKey ReadPublicFile(const std::string& path, std::string_view kind) {
-  return ReadKey(OpenToRead(path).get(), path, kind);
+  const UniqueFd file = OpenToRead(path);
+  ExpectNobodyElseWrites(file.get(), path);
+  return ReadKey(file.get(), path, kind);
+}
+
+void ExpectNobodyElseWrites(int file, const std::string& path) {
+  struct stat found = {};
+  if (::fstat(file, &found) != 0) throw SystemError(errno, ErrorCode::kInvalidArgument, path);
+  const bool ours = found.st_uid == ::geteuid() || found.st_uid == 0;
+  if (ours && (found.st_mode & 022) == 0) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              path + ": others can write it, so it says nothing of whom to trust: expected mode 0644 or less (chmod 644)");
 }
 
 void WriteSecretFile(const std::string& path, std::string_view kind, const SecretKey& key) {

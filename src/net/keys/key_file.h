@@ -21,6 +21,9 @@ inline constexpr std::string_view kJobSecret = "layercast-job-secret-1";
 SecretKey ReadSecretFile(const std::string& path, std::string_view kind);
 PublicKey ReadPublicFile(const std::string& path, std::string_view kind);
 
+// Throws unless the file belongs to this process's user or to root, and nobody else can write it.
+void ExpectNobodyElseWrites(int file, const std::string& path);
+
 // Make a file that was not there, a secret one for its owner alone. Throw kInvalidArgument if there is one already.
 void WriteSecretFile(const std::string& path, std::string_view kind, const SecretKey& key);
 void WritePublicFile(const std::string& path, std::string_view kind, const PublicKey& key);

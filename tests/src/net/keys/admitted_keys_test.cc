@@ -75,6 +75,12 @@ TEST_F(AdmittedKeysTest, AListThatHasChangedIsTakenUp) {
   EXPECT_EQ(keys.Find(a_), nullptr);
 }
 
+TEST_F(AdmittedKeysTest, AListThatOthersCanWriteIsRefused) {
+  Write(ClientLine(a_, Roles::All(), "a") + "\n");
+  std::filesystem::permissions(path_, std::filesystem::perms::group_write, std::filesystem::perm_options::add);
+  EXPECT_THAT(ErrorOf([&] { AdmittedKeys{path_}; }, ErrorCode::kInvalidArgument), HasSubstr("others can write"));
+}
+
 TEST_F(AdmittedKeysTest, AListThatIsBrokenOrGoneLeavesTheOldOne) {
   Write(ClientLine(a_, Roles::All(), "a") + "\n");
   AdmittedKeys keys(path_);
