@@ -10,6 +10,7 @@ namespace layercast {
 namespace {
 
 constexpr std::int32_t kUnknownKey = 400;  // what KeyCheck answers
+constexpr auto kNever = Deadline::Clock::time_point::max();
 
 }  // namespace
 
@@ -42,14 +43,15 @@ bool Admission::IsRefused(ConnectionLimits& limits) {
     const bool waits = failed->event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     if (!words.empty() && words != why_) log::warn("{}{}", words, waits ? "; waiting until it does" : "");
     if (!words.empty()) why_ = words;
-    refused_ = waits;
-    if (waits) asked_at_ = Deadline::Clock::now();
+    // ZeroMQ does not connect again after these two. An unknown key may be admitted; who has no keys will not get some.
+    refused_ = waits || failed->event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
+    asked_at_ = waits ? Deadline::Clock::now() : kNever;
   }
   return refused_;
 }
 
 Admission::Now Admission::Look(zmq::socket_t& socket, ConnectionLimits& limits, const std::string& endpoint) {
-  if (!IsRefused(limits)) return Now::kNothing;
+  if (!IsRefused(limits) || asked_at_ == kNever) return Now::kNothing;
   if (Deadline::Clock::now() - asked_at_ < kAskAgain) return Now::kWaits;
   refused_ = false;
   try {

@@ -87,7 +87,8 @@ def test_whoever_has_other_keys_or_none_is_told_why_nobody_answers(program, publ
     assert "proved another server key than" in program.refused(*ask, "--keys", tmp_path / "other")["message"]
     assert "wants keys, none given" in program.refused(*ask)["message"]
     plain = publish()
-    assert "none at all" in program.refused("status", "--publisher", plain.endpoint, "--keys", server)["message"]
+    message = program.refused("status", "--publisher", plain.endpoint, "--keys", server)["message"]
+    assert "none at all" in message or "has no keys" in message
 
 
 def test_each_request_needs_its_role(program, start, folder, server, client):
@@ -118,7 +119,7 @@ def test_an_engine_takes_versions_of_a_publisher_that_admits_it(channel, program
     program.run("reload", "--engine", engine.endpoint, "--keys", server, "--publisher", publisher.endpoint, "--channel", channel)
     served = program.run("status", "--engine", engine.endpoint, "--keys", server).json
     assert served["version"] == publisher.version
-    assert served["last_report"]["channel"] == channel
+    assert served["last_report"]["channel"]["name"] == channel
 
 
 def test_a_relay_admits_whom_its_list_has(program, start, folder, publish, server):

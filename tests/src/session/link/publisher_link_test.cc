@@ -36,7 +36,7 @@ class PublisherLinkTest : public ::testing::Test {
   }
 
   RawPublisher publisher_;
-  PublisherLink link_{{"publisher", publisher_.endpoint()}, std::chrono::seconds(20)};
+  PublisherLink link_{{"publisher", publisher_.endpoint()}, Keys(), std::chrono::seconds(20)};
   std::uint64_t session_ = 0;
 };
 
