@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/key_flags.h"
 #include "cli/arguments/subcommand.h"
 #include "layercast/controller.h"
 #include "src/control/engine_outcome.h"
@@ -51,17 +52,19 @@ class Sleep final : public Subcommand {
         ->check(OneOf({"wait", "abort"}))
         ->default_str("wait");
     timeout_.Declare(app);
+    keys_.Declare(app);
   }
 
   void Run(Output& output) override {
     request_.timeout = timeout_.duration();
-    Print(output, Controller(engines_).Sleep(request_), "sleeps");
+    Print(output, Controller(engines_, keys_.options()).Sleep(request_), "sleeps");
   }
 
  private:
   std::vector<std::string> engines_;
   SleepRequest request_;
   Timeout timeout_;
+  KeyFlags keys_;
 };
 
 class WakeUp final : public Subcommand {
@@ -73,16 +76,18 @@ class WakeUp final : public Subcommand {
     DeclareList(app, "--engine", engines_, "Endpoints of the engines")->check(EachOf(Endpoint()))->required();
     DeclareTags(app, tags_);
     timeout_.Declare(app);
+    keys_.Declare(app);
   }
 
   void Run(Output& output) override {
-    Print(output, Controller(engines_).WakeUp(tags_, timeout_.duration()), "is awake");
+    Print(output, Controller(engines_, keys_.options()).WakeUp(tags_, timeout_.duration()), "is awake");
   }
 
  private:
   std::vector<std::string> engines_;
   std::vector<std::string> tags_;
   Timeout timeout_;
+  KeyFlags keys_;
 };
 
 }  // namespace

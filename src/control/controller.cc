@@ -251,13 +251,13 @@ std::vector<EngineOutcome> Controller::Sleep(const SleepRequest& request) {
     for (const Json& bytes : answer.at("given_back")) outcome.given_back += bytes.get<std::uint64_t>();
     return outcome;
   };
-  return CallEach(endpoints(), {"sleep", std::move(params), impl_->Until(request.timeout)}, read);
+  return CallEach(endpoints(), {"sleep", std::move(params), impl_->Until(request.timeout), impl_->keys()}, read);
 }
 
 std::vector<EngineOutcome> Controller::WakeUp(const std::vector<std::string>& tags, std::chrono::milliseconds timeout) {
   Json params = {{"timeout_ms", TimeWithin(timeout).count()}};
   if (!tags.empty()) params["tags"] = tags;
-  return CallEach(endpoints(), {"wake_up", std::move(params), impl_->Until(timeout)}, Done);
+  return CallEach(endpoints(), {"wake_up", std::move(params), impl_->Until(timeout), impl_->keys()}, Done);
 }
 
 std::vector<GeneratedSequence> Controller::Generate(const GenerateRequest& request, std::size_t engine) {

@@ -32,6 +32,8 @@ constexpr Row kTable[] = {
     {"finish_weight_update", Role::kReload},
     {"pause", Role::kReload},
     {"resume", Role::kReload},
+    {"sleep", Role::kReload},
+    {"wake_up", Role::kReload},
     {"load_adapter", Role::kReload},
     {"unload_adapter", Role::kReload},
     {"pin_adapter", Role::kReload},
