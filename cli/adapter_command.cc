@@ -18,8 +18,10 @@ namespace {
 std::string EntryText(const Json& entry) {
   std::string text = "  " + Quote(entry.at("name").get<std::string>()) + " ";
   if (entry.at("state") == "gone") return text + "is gone: " + Escaped(entry.at("why").get<std::string>()) + "\n";
-  text += VersionText(entry.at("version")) + ", slot " + entry.at("slot").dump() + ", rank " + entry.at("rank").dump() +
-          ", " + entry.at("modules").dump() + " modules, " + entry.at("uses").dump() + " sequences";
+  const bool in_slot = entry.at("tier") == "slot";
+  text += VersionText(entry.at("version")) + (in_slot ? ", slot " + entry.at("slot").dump() : ", host copy") +
+          ", rank " + entry.at("rank").dump() + ", " + entry.at("modules").dump() + " modules, " +
+          entry.at("uses").dump() + " sequences";
   if (entry.at("state") == "retired") text += ", an older version in use";
   if (entry.at("pinned").get<bool>()) text += ", pinned";
   if (entry.at("zero_modules") != 0) text += ", B is zero in " + entry.at("zero_modules").dump();
@@ -99,8 +101,9 @@ class Adapter final : public Subcommand {
     for (const std::string& endpoint : engines_) {
       Json listed = Json::parse(Controller({endpoint}, keys_.options()).ListAdapters());
       text += ReadAnswer(endpoint, [&] {
-        std::string lines =
-            endpoint + ": " + listed.at("slots").dump() + " slots, " + listed.at("bytes").dump() + " bytes on a rank\n";
+        std::string lines = endpoint + ": " + listed.at("slots").dump() + " slots, " + listed.at("bytes").dump() +
+                            " bytes on a rank; " + listed.at("host_adapters").dump() + " host adapters, " +
+                            listed.at("host_bytes").dump() + " bytes\n";
         for (const Json& entry : listed.at("adapters")) lines += EntryText(entry);
         return lines;
       });

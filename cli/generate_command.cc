@@ -1,4 +1,5 @@
 // layercast generate: tokens from a running engine, and the version that each span of them came from.
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -47,6 +48,10 @@ class Generate final : public Subcommand {
     app.add_option("--engine", engine_, "Endpoint of the engine")->check(Endpoint())->required();
     DeclareList(app, "--tokens", tokens_, "The prompt: 3,11,4")->required();
     app.add_option("--adapter", adapter_, "Name of a LoRA adapter that the engine has; by default the base alone");
+    app.add_option("--adapter-timeout", adapter_timeout_,
+                   "Seconds to wait for an adapter in a host copy to be in a slot")
+        ->check(Number(0))
+        ->capture_default_str();
     app.add_option("--max-new", max_new_, "The most tokens that are generated")
         ->check(WholeNumber(1))
         ->capture_default_str();
@@ -62,9 +67,10 @@ class Generate final : public Subcommand {
 
   void Run(Output& output) override {
     const Deadline deadline = timeout_.deadline();
-    const Json params = {{"tokens", tokens_},  {"max_new", max_new_},       {"temperature", temperature_},
-                         {"seed", seed_},      {"ignore_eos", ignore_eos_}, {"logprobs", logprobs_},
-                         {"adapter", adapter_}};
+    const Json params = {{"tokens", tokens_},           {"max_new", max_new_},
+                         {"temperature", temperature_}, {"seed", seed_},
+                         {"ignore_eos", ignore_eos_},   {"logprobs", logprobs_},
+                         {"adapter", adapter_},         {"adapter_timeout_ms", std::llround(1000 * adapter_timeout_)}};
     RpcClient engine("engine", engine_, keys_.keys());
     if (repeat_ == 0) {
       const Json answer = engine.Call("generate", params, deadline);
@@ -83,6 +89,7 @@ class Generate final : public Subcommand {
   std::string engine_;
   std::vector<std::int32_t> tokens_;
   std::string adapter_;
+  double adapter_timeout_ = 60;
   std::int64_t max_new_ = 16;
   double temperature_ = 0;
   std::uint64_t seed_ = 0;

@@ -25,6 +25,7 @@ void Declare(CLI::App& app, RankOptions& options) {
   app.add_option("--link-fd", options.link_fd)->required();
   app.add_option("--weights-fd", options.weights_fd)->required();
   app.add_option("--staging-fd", options.staging_fd)->required();
+  app.add_option("--adapters-fd", options.adapters_fd)->required();
   app.add_option("--version-fd", options.version_fd)->required();
   app.add_option("--model-files-fd", options.model_files_fd)->required();
   app.add_option("--collective-fd", options.collective_fd);

@@ -87,6 +87,12 @@ class Serve final : public Subcommand {
                    "LoRA adapters that there is memory for, one more than names are served at once; 0: none")
         ->check(CLI::Range(0, 4096))
         ->capture_default_str();
+    app.add_option(
+           "--host-adapters", options_.ranks.host_adapters,
+           "LoRA adapters that are kept in host memory beside those in slots, and come back when they are asked "
+           "for; 0: none")
+        ->check(CLI::Range(0, 4095))
+        ->capture_default_str();
     app.add_option("--max-adapter-rank", options_.ranks.max_adapter_rank, "The largest rank of an adapter's module")
         ->check(CLI::Range(1, 512))
         ->capture_default_str();
@@ -142,6 +148,9 @@ class Serve final : public Subcommand {
     options_.ranks.draft = AbsoluteDraft(draft_);
     if (!weight_rules_.empty()) options_.ranks.weight_rules = AbsolutePath(weight_rules_);
     if (!adapter_dtype_.empty()) options_.adapter_dtype = AdapterDType(adapter_dtype_);
+    if (options_.ranks.host_adapters > 0 && options_.ranks.adapter_slots == 0) {
+      throw UsageError("--host-adapters: expected --adapter-slots, through which they come, got none");
+    }
     options_.first_adapters = FirstAdapters();
     options_.first_load = FirstLoad();
     options_.first_load["allow_config_change"] = allow_config_change_;
@@ -184,8 +193,9 @@ class Serve final : public Subcommand {
   std::vector<Json> FirstAdapters() const {
     std::vector<Json> first;
     for (const auto& [name, path] : ParseAdapters(adapters_)) first.push_back({{"name", name}, {"weights_path", path}});
-    if (first.size() > options_.ranks.adapter_slots) {
-      throw UsageError("--adapter: expected at most --adapter-slots, " + std::to_string(options_.ranks.adapter_slots) +
+    const std::size_t most = options_.ranks.adapter_slots + options_.ranks.host_adapters;
+    if (first.size() > most) {
+      throw UsageError("--adapter: expected at most --adapter-slots and --host-adapters, " + std::to_string(most) +
                        ", got " + std::to_string(first.size()));
     }
     return first;

@@ -6,6 +6,7 @@
 
 #include "layercast/error.h"
 #include "src/base/check.h"
+#include "src/base/digest/digest.h"
 #include "src/base/memory/buffer_for.h"
 
 namespace layercast {
@@ -37,6 +38,13 @@ void CheckFactors(std::int64_t max_rank, DType dtype) {
   if (dtype != DType::kBF16 && dtype != DType::kF16 && dtype != DType::kF32) {
     Refuse("expected factors of bf16, f16 or f32, got " + std::string(Name(dtype)));
   }
+}
+
+Digest SlotDigest(const Digest& factors, std::span<const AdapterNumbers> numbers) {
+  Digester digester;
+  digester.Update(std::as_bytes(std::span(&factors, 1)));
+  digester.Update(std::as_bytes(numbers));
+  return digester.Finish();
 }
 
 AdapterSlots::AdapterSlots(std::vector<AdapterTerm> terms, const AdapterSlotSizes& sizes, MemoryResource& memory,
@@ -99,13 +107,25 @@ std::span<const AdapterNumbers> AdapterSlots::Numbers(std::size_t slot) const {
 
 void AdapterSlots::Clear(std::size_t slot) { std::ranges::fill(Numbers(slot), AdapterNumbers{}); }
 
+bool AdapterSlots::Has(std::size_t slot, std::size_t term) const {
+  const auto numbers = Numbers(slot).subspan(first_number_[term], factors_[term].experts);
+  return std::ranges::any_of(numbers, [](const AdapterNumbers& of) { return of.rank > 0; });
+}
+
+std::array<std::span<std::byte>, 2> AdapterSlots::Factors(std::size_t term, std::size_t slot) const {
+  LAYERCAST_CHECK(slot < sizes_.slots);
+  const TermFactors& of = factors_[term];
+  const std::size_t a_bytes = of.experts * of.a_bytes, b_bytes = of.experts * of.b_bytes;
+  return {std::span(A(term) + slot * a_bytes, a_bytes), std::span(B(term) + slot * b_bytes, b_bytes)};
+}
+
 const std::byte* AdapterSlots::A(std::size_t term, std::size_t slot, std::size_t expert) const {
-  const Factors& of = factors_[term];
+  const TermFactors& of = factors_[term];
   return of.a.data() + (slot * of.experts + expert) * of.a_bytes;
 }
 
 const std::byte* AdapterSlots::B(std::size_t term, std::size_t slot, std::size_t expert) const {
-  const Factors& of = factors_[term];
+  const TermFactors& of = factors_[term];
   return of.b.data() + (slot * of.experts + expert) * of.b_bytes;
 }
 

@@ -2,6 +2,7 @@
 // fills a slot through its captured buffers; forward passes read the factors of the slots that their rows name.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,6 +13,7 @@
 #include "layercast/captured_buffer.h"
 #include "layercast/dtype.h"
 #include "layercast/memory.h"
+#include "layercast/version.h"
 
 namespace layercast {
 
@@ -30,6 +32,9 @@ struct AdapterSlotSizes {
 
 // Throws kInvalidArgument unless slots can be for that rank and have that dtype.
 void CheckFactors(std::int64_t max_rank, DType dtype);
+
+// What a slot's digest is of: the digest of the factors of its terms, and its numbers.
+Digest SlotDigest(const Digest& factors, std::span<const AdapterNumbers> numbers);
 
 // Resource. A slot is written by one thread while no forward pass reads it, which its caller sees to.
 class AdapterSlots {
@@ -55,12 +60,16 @@ class AdapterSlots {
   std::span<const AdapterNumbers> Numbers(std::size_t slot) const;
   // Says that the slot holds nothing: no term of it is read. New memory that is not zero needs it for every slot.
   void Clear(std::size_t slot);
+  // Whether the adapter in a slot has something for a term. If not, nobody reads what the slot holds of it.
+  bool Has(std::size_t slot, std::size_t term) const;
   std::size_t first_number(std::size_t term) const { return first_number_[term]; }
   std::size_t numbers_of_slot() const { return numbers_of_slot_; }
 
   // For forward passes. The factors of all slots lie one after the other: [slots, (experts,) ...] from here on.
   std::byte* A(std::size_t term) const { return factors_[term].a.data(); }
   std::byte* B(std::size_t term) const { return factors_[term].b.data(); }
+  // A and B of one slot, each with all experts.
+  std::array<std::span<std::byte>, 2> Factors(std::size_t term, std::size_t slot) const;
   // The same of one slot, and one of its experts.
   const std::byte* A(std::size_t term, std::size_t slot, std::size_t expert = 0) const;
   const std::byte* B(std::size_t term, std::size_t slot, std::size_t expert = 0) const;
@@ -74,7 +83,7 @@ class AdapterSlots {
   Terms TermsOf(std::string_view layer, std::string_view parameter) const;
 
  private:
-  struct Factors {
+  struct TermFactors {
     Buffer a, b;                           // of all slots
     std::size_t a_bytes = 0, b_bytes = 0;  // of one slot's expert
     std::size_t experts = 1;
@@ -83,7 +92,7 @@ class AdapterSlots {
   const std::vector<AdapterTerm> terms_;
   const AdapterSlotSizes sizes_;
   const Device device_;                    // of the factors
-  std::vector<Factors> factors_;           // by term
+  std::vector<TermFactors> factors_;       // by term
   std::vector<std::size_t> first_number_;  // by term
   std::size_t numbers_of_slot_ = 0;
   Buffer numbers_;  // AdapterNumbers [slots][numbers_of_slot_]

@@ -36,9 +36,14 @@ std::string Largest(std::span<const AdapterTerm> terms, const AdapterSlotSizes& 
 
 }  // namespace
 
-std::uint64_t AdapterBytes(const RankGroupOptions& options, const ModelFiles& files) {
-  if (options.adapter_slots == 0) return 0;
-  std::uint64_t most = 0, sum = 0;
+AdapterBytes AdapterBytesOf(const RankGroupOptions& options, const ModelFiles& files) {
+  if (options.adapter_slots == 0) {
+    if (options.host_adapters == 0) return {};
+    throw Error(ErrorCode::kInvalidArgument,
+                std::to_string(options.host_adapters) +
+                    " host adapters: expected adapter slots, through which they come, got none");
+  }
+  AdapterBytes most, sum;
   std::string largest;
   for (int rank = 0; rank < options.tp_size * options.pp_size; ++rank) {
     ParallelConfig parallel{.tp_rank = rank % options.tp_size,
@@ -48,23 +53,27 @@ std::uint64_t AdapterBytes(const RankGroupOptions& options, const ModelFiles& fi
                             .pp_layer_partition = options.pp_layers};
     if (options.expert_parallel) parallel.SpreadExperts(options.expert_placement);
     const std::vector<AdapterTerm> terms = AdapterTermsOf(*files.BuildTree(parallel), options.adapter_modules);
-    const AdapterSlotSizes sizes{
+    AdapterSlotSizes sizes{
         .slots = options.adapter_slots, .max_rank = options.max_adapter_rank, .dtype = options.adapter_dtype};
-    const std::uint64_t bytes = AdapterSlots::BytesOf(terms, sizes);
-    sum += bytes;
-    if (bytes > most) largest = Largest(terms, sizes);
-    most = std::max(most, bytes);
+    const std::uint64_t slots = AdapterSlots::BytesOf(terms, sizes);
+    if (slots > most.slots) largest = Largest(terms, sizes);
+    sizes.slots = HostCopiesFor(options.host_adapters);
+    const std::uint64_t host_copies = AdapterSlots::BytesOf(terms, sizes);
+    most = {std::max(most.slots, slots), std::max(most.host_copies, host_copies)};
+    sum = {sum.slots + slots, sum.host_copies + host_copies};
   }
   const auto memory =
       static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
-  if (!options.on_device && sum > memory) {
-    throw Error(ErrorCode::kResourceExhausted,
-                std::to_string(options.adapter_slots) + " adapter slots of rank " +
-                    std::to_string(options.max_adapter_rank) + " take " + std::to_string(sum) + " bytes, of which " +
-                    largest + "; this machine has " + std::to_string(memory) + " (fewer slots, a smaller rank, or " +
-                    "--adapter-modules take less)");
+  if ((options.on_device ? 0 : sum.slots) + sum.host_copies <= memory) return most;
+  std::string what = std::to_string(options.adapter_slots) + " adapter slots of rank " +
+                     std::to_string(options.max_adapter_rank) + " take " + std::to_string(sum.slots) +
+                     " bytes, of which " + largest;
+  if (options.host_adapters > 0) {
+    what += ", and " + std::to_string(HostCopiesFor(options.host_adapters)) + " host copies, one more than " +
+            std::to_string(options.host_adapters) + " host adapters, take " + std::to_string(sum.host_copies);
   }
-  return most;
+  throw Error(ErrorCode::kResourceExhausted, what + "; this machine has " + std::to_string(memory) +
+                                                 " (fewer of them, a smaller rank, or --adapter-modules take less)");
 }
 
 void UnloadAdapter(AdapterRegistry& adapters, const Json& params, const RpcReply& reply) {

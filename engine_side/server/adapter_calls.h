@@ -10,10 +10,16 @@
 
 namespace layercast {
 
-// The bytes of all adapter slots on the rank that has most of them. Throws kInvalidArgument for options that no slots
-// can have, and kResourceExhausted, naming the sum and the layers that take most, if they do not fit into the host's
-// memory, where they are for all ranks together.
-std::uint64_t AdapterBytes(const RankGroupOptions& options, const ModelFiles& files);
+// What adapters take on the rank that has most of them. Value.
+struct AdapterBytes {
+  std::uint64_t slots = 0;
+  std::uint64_t host_copies = 0;
+};
+
+// Throws kInvalidArgument for options that no slots can have, and kResourceExhausted, naming the sums and the layers
+// that take most, if they do not fit into the host's memory, where they are for all ranks together, but for slots on a
+// device.
+AdapterBytes AdapterBytesOf(const RankGroupOptions& options, const ModelFiles& files);
 
 // Takes the name of {"name"} away, and, with {"wait": true}, answers once no sequence uses the adapter any more.
 void UnloadAdapter(AdapterRegistry& adapters, const Json& params, const RpcReply& reply);

@@ -50,8 +50,8 @@ class EngineService::Impl {
             {.model = options.ranks.model, .draft = options.ranks.draft, .weight_rules = options.ranks.weight_rules})),
         config_(CheckedConfig(options.ranks, files_)),
         max_model_len_(ModelLength(options.ranks, config_)),
-        adapter_bytes_(AdapterBytes(RankOptions(), files_)),
-        adapters_(options.ranks.adapter_slots, AdapterSwitchNamed(options.adapter_switch)),
+        adapter_bytes_(AdapterBytesOf(RankOptions(), files_)),
+        adapters_(options.ranks.adapter_slots, AdapterSwitchNamed(options.adapter_switch), options.ranks.host_adapters),
         ranks_(RankOptions()),
         generator_(ranks_, adapters_),
         reloader_(ranks_, generator_, adapters_, options.pause_mode),
@@ -148,7 +148,9 @@ class EngineService::Impl {
             {"quantization", options_.ranks.recipe},
             {"device", options_.ranks.on_device ? "cuda" : "cpu"},
             {"adapter_slots", options_.ranks.adapter_slots},
-            {"adapter_bytes", adapter_bytes_}};
+            {"adapter_bytes", adapter_bytes_.slots},
+            {"host_adapters", options_.ranks.host_adapters},
+            {"host_adapter_bytes", adapter_bytes_.host_copies}};
   }
 
   // Runs on the RPC thread. What takes time is handed to the worker or the generator, which answer later.
@@ -263,7 +265,11 @@ class EngineService::Impl {
     ::layercast::UnloadAdapter(adapters_, params, reply);
   }
   void ListAdapters(const Json& /*params*/, const RpcReply& reply) {
-    reply.Result({{"slots", adapters_.size()}, {"bytes", adapter_bytes_}, {"adapters", adapters_.List()}});
+    reply.Result({{"slots", adapters_.size()},
+                  {"bytes", adapter_bytes_.slots},
+                  {"host_adapters", adapters_.host_adapters()},
+                  {"host_bytes", adapter_bytes_.host_copies},
+                  {"adapters", adapters_.List()}});
   }
   void PinAdapter(const Json& params, const RpcReply& reply) {
     adapters_.Pin(params.at("name").get<std::string>(), params.value("pinned", true));
@@ -354,8 +360,8 @@ class EngineService::Impl {
   const ModelFiles files_;
   const ModelConfig config_;
   const std::int64_t max_model_len_;
-  std::atomic<bool> loaded_{false};    // before the ranks, which may be lost at once
-  const std::uint64_t adapter_bytes_;  // of all slots, on the rank that has most
+  std::atomic<bool> loaded_{false};  // before the ranks, which may be lost at once
+  const AdapterBytes adapter_bytes_;
   AdapterRegistry adapters_;
   RankGroup ranks_;
   Generator generator_;

@@ -85,8 +85,8 @@ Json LendServed(RankGroup& ranks, const Json& status, const Lending& how) {
   Json adapters = how.adapters ? ServedAdapters(status["adapters"]) : Json::array();
   Json params = {{"version", status["version"]},
                  {"bind", "tcp://" + (host.empty() ? "127.0.0.1" : host) + ":0"},
-                 {"slots", Json::array()}};
-  for (const Json& adapter : adapters) params["slots"].push_back(adapter["found"]["slot"]);
+                 {"places", Json::array()}};
+  for (const Json& adapter : adapters) params["places"].push_back(adapter["found"]["place"]);
   Json result = {{"version", status["version"]},
                  {"tp", layout.tp_size},
                  {"pp", layout.pp_size},
@@ -102,7 +102,7 @@ Json LendServed(RankGroup& ranks, const Json& status, const Lending& how) {
     result["ranks"].push_back(
         {{"endpoint", lent["endpoint"]}, {"served_digest", status["ranks"][rank]["served_digest"]}});
     for (std::size_t i = 0; i < adapters.size(); ++i) {
-      Json of_rank = lent["slots"][i];
+      Json of_rank = lent["places"][i];
       of_rank["digest"] = adapters[i]["found"]["digests"][rank];
       adapters[i]["ranks"].push_back(std::move(of_rank));
     }

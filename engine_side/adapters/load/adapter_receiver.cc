@@ -17,7 +17,6 @@
 #include "layercast/error.h"
 #include "layercast/model/module.h"
 #include "layercast/receiver.h"
-#include "src/base/digest/digest.h"
 #include "src/base/failpoint.h"
 #include "src/base/threads/worker_pool.h"
 #include "src/base/utf8.h"
@@ -78,8 +77,6 @@ std::optional<int> DeviceOf(std::span<const std::vector<CapturedBuffer>> slots) 
   }
   return std::nullopt;
 }
-
-std::span<const std::byte> BytesOf(std::span<const AdapterNumbers> numbers) { return std::as_bytes(numbers); }
 
 }  // namespace
 
@@ -287,10 +284,7 @@ class AdapterReceiver::Impl {
       loaded.skipped.push_back(offered.own[copy.tensor].name);
       if (!served_) loaded.warnings.push_back(loaded.skipped.back() + " was not compared with what is served");
     }
-    Digester digester;
-    digester.Update(std::as_bytes(std::span(&factors, 1)));
-    digester.Update(BytesOf(placing.numbers));
-    loaded.digest = digester.Finish();
+    loaded.digest = SlotDigest(factors, placing.numbers);
     return loaded;
   }
 

@@ -59,6 +59,7 @@ std::vector<SequenceRequest> SequencesOf(const Json& params, const ModelConfig& 
     request.seed = params.value("seed", std::uint64_t{0}) + requests.size();
     request.stop_tokens = StopTokens(params, config);
     request.adapter = params.value("adapter", std::string());
+    request.adapter_timeout = MillisecondsFrom(params, "adapter_timeout_ms", request.adapter_timeout);
     CheckRequest(request, config, max_model_len);
     requests.push_back(std::move(request));
   }

@@ -26,7 +26,12 @@ PauseMode PauseModeNamed(const std::string& name) {
   throw Error(ErrorCode::kInvalidArgument, "pause mode: expected wait, abort or keep, got '" + name + "'");
 }
 
-Generator::Generator(RankGroup& ranks, AdapterRegistry& adapters) : ranks_(ranks), adapters_(adapters) {
+Generator::Generator(RankGroup& ranks, AdapterRegistry& adapters)
+    : ranks_(ranks), adapters_(adapters), promotions_(ranks, adapters, [this] {
+        const std::lock_guard lock(mutex_);
+        settled_ = true;
+        changed_.notify_all();
+      }) {
   thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
 }
 
@@ -131,7 +136,8 @@ void Generator::Run(const std::stop_token& stop) {
     {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, stop, kIdle, [this] {
-        return still_ || pause_.awaited() || (!pause_.Paused() && (!running_.empty() || !waiting_.empty()));
+        const bool work = !running_.empty() || !waiting_.empty() || settled_;
+        return still_ || pause_.awaited() || (!pause_.Paused() && work);
       });
       pause_.EndIfOver();
     }
@@ -166,31 +172,51 @@ void Generator::ReportPause() {
   pause_.Hold(*mode);
 }
 
-// Lets new sequences begin, unless a call that waits or a pause holds them back.
+// Lets new sequences begin in the order in which they came, unless a call that waits or a pause holds them back. Those that wait
+// for their adapters let others by.
 void Generator::Admit() {
-  const auto known = static_cast<std::ptrdiff_t>(running_.size());
+  std::size_t room = 0;
   {
     const std::lock_guard lock(mutex_);
+    settled_ = false;
     if (still_ || pause_.Paused() || !Refusal().empty()) return;
-    const auto room = static_cast<std::size_t>(ranks_.max_num_seqs());
-    while (!waiting_.empty() && running_.size() < room) {
-      running_.splice(running_.end(), waiting_, waiting_.begin());
-    }
+    room = static_cast<std::size_t>(ranks_.max_num_seqs()) - running_.size();
+    for (std::size_t i = 0; i < room && !waiting_.empty(); ++i) next_.splice(next_.end(), waiting_, waiting_.begin());
   }
-  for (auto sequence = std::next(running_.begin(), known); sequence != running_.end(); ++sequence) Lease(*sequence);
+  for (auto at = next_.begin(); at != next_.end() && room > 0;) {
+    const auto sequence = at++;
+    if (!MayBegin(*sequence)) continue;
+    running_.splice(running_.end(), next_, sequence);
+    --room;
+  }
   running_.remove_if([](const Sequence& sequence) { return sequence.done == nullptr; });
 }
 
-// Holds the slot of the sequence's adapter. If that was unloaded while the sequence waited, the sequence fails.
-void Generator::Lease(Sequence& sequence) {
-  if (sequence.request.adapter.empty()) return;
+// Holds the slot of the sequence's adapter. Returns false if the sequence has to wait for that. If it never gets it,
+// the sequence has ended.
+bool Generator::MayBegin(Sequence& sequence) {
+  if (sequence.request.adapter.empty()) return true;
   try {
-    sequence.adapter = adapters_.Lease(sequence.request.adapter);
+    sequence.adapter = adapters_.Admit(sequence.request.adapter, sequence.id);
+    if (!sequence.adapter) AwaitAdapter(sequence);
   } catch (const Error& error) {
     sequence.error = error;
     sequence.done(sequence, "failed");
     sequence.done = nullptr;
   }
+  if (sequence.done != nullptr && !sequence.adapter) return false;
+  sequence.awaited.reset();
+  return true;
+}
+
+// Throws why the sequence need not wait any longer.
+void Generator::AwaitAdapter(Sequence& sequence) {
+  const SequenceRequest& request = sequence.request;
+  if (!sequence.wait_ends) sequence.wait_ends = Deadline::After(request.adapter_timeout);
+  // One that is ready, but whose slot is closed to this sequence, is not waited for again.
+  if (sequence.awaited && sequence.awaited->Ready()) sequence.awaited.reset();
+  if (!sequence.awaited) sequence.awaited = promotions_.Ask(request.adapter);
+  if (sequence.wait_ends->Passed()) throw adapters_.NoSlotFor(request.adapter);
 }
 
 // Does with the sequences under way what the engine does when their adapters get other versions.
@@ -358,6 +384,7 @@ void Generator::AbortAbandoned() {
   take(running_);
   Json begun = Json::array();
   for (const Sequence& sequence : abandoned) begun.push_back(sequence.id);
+  take(next_);
   {
     const std::lock_guard lock(mutex_);
     take(waiting_);
@@ -376,10 +403,10 @@ void Generator::AbortIfRefusing() {
 }
 
 void Generator::AbortWaiting() {
-  std::list<Sequence> waiting;
+  std::list<Sequence> waiting = std::exchange(next_, {});
   {
     const std::lock_guard lock(mutex_);
-    waiting.swap(waiting_);
+    waiting.splice(waiting.end(), waiting_);
   }
   AbortAll(waiting);
 }

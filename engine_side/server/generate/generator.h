@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine_side/server/adapters/adapter_promotions.h"
 #include "engine_side/server/adapters/adapter_registry.h"
 #include "engine_side/server/generate/pause_lease.h"
 #include "engine_side/server/generate/sequence.h"
@@ -35,8 +36,9 @@ class Generator {
 
   // Queues a sequence. `done` is called once, on the generating thread, with "length", "stop", "aborted", or "failed"
   // if the sequence has an error. Once `abandoned` stops, the sequence ends as aborted, after the forward step or the
-  // commit at hand, whether it is being generated, waits or is held. Throws kFailedPrecondition if the engine is torn,
-  // and kNotFound for an adapter that there is not.
+  // commit at hand, whether it is being generated, waits or is held. A sequence whose adapter is in a host copy waits
+  // for it to be brought into a slot, and lets others by. Throws kFailedPrecondition if the engine is torn, and
+  // kNotFound for an adapter that there is not.
   void Add(SequenceRequest request, std::function<void(const Sequence&, const char* finish)> done,
            std::stop_token abandoned = {});
 
@@ -73,7 +75,8 @@ class Generator {
   void Admit();
   bool Settle(PauseMode mode);
   void RunStandStill();
-  void Lease(Sequence& sequence);
+  bool MayBegin(Sequence& sequence);
+  void AwaitAdapter(Sequence& sequence);
   void SwitchAdapters();
   void Step(std::uint64_t generation);
   void Take(const Json& picked, const std::vector<Sequence*>& batch);
@@ -99,15 +102,19 @@ class Generator {
   PauseLease pause_;                     // guarded by mutex_
   std::string torn_;                     // empty: not torn; guarded by mutex_
   std::string asleep_;                   // empty: awake; guarded by mutex_
+  bool settled_ = false;                 // a wait for an adapter is over; guarded by mutex_
 
   // The members below belong to the generating thread.
   std::list<Sequence> running_;
+  std::list<Sequence>
+      next_;  // in the order in which they came: there was room for them, but their adapters are awaited
   std::optional<Version> version_;
   std::uint64_t last_id_ = 0;
   std::uint64_t cached_by_ = 0;  // generation of the ranks that hold what the sequences have cached
   int failures_ = 0;             // of steps, one after another
   std::uint64_t switches_ = 0;   // of adapters to other versions, that sequences under way have taken note of
 
+  AdapterPromotions promotions_;
   std::jthread thread_;
 };
 

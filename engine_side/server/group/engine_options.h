@@ -39,10 +39,15 @@ struct EngineOptions {
   std::int64_t max_num_seqs = 256;  // most sequences generated at once
   std::int64_t max_model_len = 0;   // most tokens of a sequence; 0: the model's limit
   std::size_t adapter_slots = 0;    // LoRA adapters that there is memory for; 0: none
+  std::size_t host_adapters = 0;    // those that are kept beside, in host copies
   std::int64_t max_adapter_rank = 16;
   std::vector<std::string> adapter_modules{};  // that adapters may change; empty: all that can be
   DType adapter_dtype = DType::kBF16;          // of the slots
 };
+
+// How many host copies an engine needs that keeps so many adapters in them: one more, into which an adapter leaves its
+// slot for another one, whose own copy is free only after that.
+inline std::size_t HostCopiesFor(std::size_t host_adapters) { return host_adapters == 0 ? 0 : host_adapters + 1; }
 
 // As JSON, for a rank's --options.
 std::string ToArgument(const EngineOptions& options);

@@ -21,6 +21,7 @@ RankGroup::RankGroup(const RankGroupOptions& options)
     const std::string suffix = "-rank-" + std::to_string(rank);
     memory_.push_back({MemoryFile::Create("layercast-weights" + suffix),
                        MemoryFile::Create("layercast-staging" + suffix),
+                       MemoryFile::Create("layercast-adapters" + suffix),
                        MemoryFile::Create("layercast-version" + suffix)});
   }
   ranks_ = Start(true);
@@ -55,6 +56,7 @@ RankGroup::Ranks RankGroup::Start(bool keep_failpoints) {
                         "--pp-rank", std::to_string(rank / options_.tp_size)};
     launch.descriptors = {{"--weights-fd", memory.weights.get()},
                           {"--staging-fd", memory.staging.get()},
+                          {"--adapters-fd", memory.adapters.get()},
                           {"--version-fd", memory.version.get()}};
     if (files_) launch.descriptors.emplace_back("--model-files-fd", files_.get());
     if (segment_ != nullptr) launch.descriptors.emplace_back("--collective-fd", segment_->fd());

@@ -90,7 +90,7 @@ class RankGroup {
 
  private:
   struct Memory {
-    UniqueFd weights, staging, version;
+    UniqueFd weights, staging, adapters, version;
   };
   // Calls under way are the second owners: a restart does not wait for them.
   using Ranks = std::shared_ptr<std::vector<std::unique_ptr<RankHandle>>>;

@@ -55,6 +55,16 @@ std::vector<std::vector<CapturedBuffer>> BuffersOf(const AdapterSlots& slots) {
   return buffers;
 }
 
+// What an adapter takes of a slot.
+std::uint64_t BytesIn(const AdapterSlots& slots, std::size_t slot) {
+  std::uint64_t bytes = 0;
+  for (std::size_t term = 0; term < slots.terms().size(); ++term) {
+    if (!slots.Has(slot, term)) continue;
+    for (const std::span<const std::byte> factor : slots.Factors(term, slot)) bytes += factor.size();
+  }
+  return bytes;
+}
+
 Json ToJson(const LoadedAdapter& loaded) {
   std::int32_t largest = 0;
   for (const LoadedAdapter::Term& term : loaded.terms) largest = std::max(largest, term.rank);
@@ -74,26 +84,39 @@ Json ToJson(const LoadedAdapter& loaded) {
 }  // namespace
 
 RankAdapters::RankAdapters(const EngineOptions& options, const ParallelConfig& parallel, const BuildModel& build,
-                           MemoryResource& memory, const ReceiverOptions& receiver)
+                           const Memory& memory, const ReceiverOptions& receiver)
     : RankAdapters(build(), options, parallel, build, memory, receiver) {}
 
 RankAdapters::RankAdapters(std::unique_ptr<Module> model, const EngineOptions& options, const ParallelConfig& parallel,
-                           const BuildModel& build, MemoryResource& memory, const ReceiverOptions& receiver)
+                           const BuildModel& build, const Memory& memory, const ReceiverOptions& receiver)
     : options_(options),
       parallel_(parallel),
       build_(build),
       receiver_options_(receiver),
       slots_(AdapterTermsOf(*model, options.adapter_modules),
              {.slots = options.adapter_slots, .max_rank = options.max_adapter_rank, .dtype = options.adapter_dtype},
-             memory, OutlivesProcess(memory) ? memory : host_) {
-  if (!OutlivesProcess(memory)) {
+             memory.slots, OutlivesProcess(memory.slots) ? memory.slots : host_),
+      failpoints_(FailPoints::FromEnvironment("rank" + std::to_string(parallel.engine_rank()))) {
+  if (!OutlivesProcess(memory.slots)) {
     for (std::size_t slot = 0; slot < options.adapter_slots; ++slot) slots_.Clear(slot);
+  }
+  if (options.host_adapters > 0) {
+    AdapterSlotSizes sizes = slots_.sizes();
+    sizes.slots = HostCopiesFor(options.host_adapters);
+    host_copies_.emplace(std::vector(slots_.terms().begin(), slots_.terms().end()), sizes, memory.host_copies,
+                         memory.host_copies);
+    copier_.emplace(CapturedBuffers::Adopt(slots_.Buffers(0)).OpenStream());
   }
   receiver_options_.on_progress = nullptr;  // which tells of the base
   CheckRelay(receiver.relay);
   receiver_ = ReceiverInto(slots_, std::move(model));
   receiver_options_.relay.clear();  // what is loaded to be compared is not served on
-  lent_.resize(options.adapter_slots);
+  lent_.resize(options.adapter_slots + (host_copies_ ? host_copies_->sizes().slots : 0));
+}
+
+SlotCopier::Place RankAdapters::At(std::size_t place) {
+  if (place < options_.adapter_slots) return {slots_, place};
+  return {*host_copies_, place - options_.adapter_slots};
 }
 
 std::unique_ptr<AdapterReceiver> RankAdapters::ReceiverInto(const AdapterSlots& slots,
@@ -113,19 +136,35 @@ Json RankAdapters::Fill(const Json& params) {
   if (IsGiven(params, "lent")) return Take(slot, params["lent"], load);
   const LoadedAdapter loaded = receiver_->Load(slot, SourceOf(params), load);
   std::ranges::copy(NumbersOf(loaded), slots_.Numbers(slot).begin());
-  return ToJson(loaded);
+  Json found = ToJson(loaded);
+  found["bytes"] = BytesIn(slots_, slot);
+  return found;
 }
 
-Json RankAdapters::Lend(const Json& slots, WeightsLender& lender, const LenderOptions& options) {
+Json RankAdapters::Move(const Json& params) {
+  const auto to_place = params.at("to").get<std::size_t>();
+  const SlotCopier::Place from = At(params.at("from").get<std::size_t>()), to = At(to_place);
+  const auto writing = lent_[to_place].Write();  // ends what was lent of it
+  copier_->Copy(from, to);
+  if (failpoints_.Hit("adapter.move")) to.slots.Numbers(to.slot).back().scale += 1.0F;
+  const auto expected = params.at("digests").at(static_cast<std::size_t>(parallel_.engine_rank())).get<std::string>();
+  const std::string got = copier_->DigestOf(to).ToHex();
+  if (got == expected) return Json::object();
+  to.slots.Clear(to.slot);
+  throw Error(ErrorCode::kCorrupt, "its copy is not what was loaded: expected digest " + expected + ", got " + got);
+}
+
+Json RankAdapters::Lend(const Json& places, WeightsLender& lender, const LenderOptions& options) {
   Json lent = Json::array();
-  for (const Json& each : slots) {
-    const auto slot = each.get<std::size_t>();
-    const std::vector<std::size_t> terms = TermsIn(slots_, slot);
-    CapturedBuffers buffers = BuffersToLend(slots_, slot, terms, slots_.Numbers(slot));
+  for (const Json& each : places) {
+    const auto place = each.get<std::size_t>();
+    const auto [slots, slot] = At(place);
+    const std::vector<std::size_t> terms = TermsIn(slots, slot);
+    CapturedBuffers buffers = BuffersToLend(slots, slot, terms, slots.Numbers(slot));
     const Digest digest = buffers.ServedDigest();
-    lent_[slot].Become(std::move(buffers));
-    lender.Lend(lent_[slot], LentAs(slot), options);
-    lent.push_back({{"slot", slot}, {"terms", terms}, {"lent_digest", digest.ToHex()}});
+    lent_[place].Become(std::move(buffers));
+    lender.Lend(lent_[place], LentAs(place), options);
+    lent.push_back({{"place", place}, {"terms", terms}, {"lent_digest", digest.ToHex()}});
   }
   return lent;
 }
@@ -143,7 +182,7 @@ Json RankAdapters::Take(std::size_t slot, const Json& lent, std::uint64_t load) 
   Receiver receiver(TreeOfBuffers(buffers), parallel_, {}, buffers, options);
   const std::stop_callback give_up(taking_.Begin(load), [&] { receiver.Cancel(load); });
   const ReloadReport report = receiver.ReloadWeights(
-      FromEngineRank(twin.at("endpoint").get<std::string>(), LentAs(twin.at("slot").get<std::size_t>()),
+      FromEngineRank(twin.at("endpoint").get<std::string>(), LentAs(twin.at("place").get<std::size_t>()),
                      Digest::FromHex(twin.at("lent_digest").get<std::string>()).value_or(Digest{})),
       load);
   std::ranges::copy(numbers, slots_.Numbers(slot).begin());
@@ -156,6 +195,7 @@ Json RankAdapters::Take(std::size_t slot, const Json& lent, std::uint64_t load) 
   }
   Json taken = lent.at("found");
   taken["digest"] = digest;
+  taken["bytes"] = BytesIn(slots_, slot);
   taken["report"] = Json::parse(report.ToJson());
   taken["report"]["version"] = taken.at("version");
   return taken;
@@ -167,7 +207,7 @@ void RankAdapters::Cancel(std::uint64_t load) {
 }
 
 Json RankAdapters::Compare(const Json& params) {
-  const auto slot = params.at("slot").get<std::size_t>();
+  const auto [slots, slot] = At(params.at("slot").get<std::size_t>());
   HostMemory memory;
   AdapterSlotSizes one = slots_.sizes();
   one.slots = 1;
@@ -175,12 +215,12 @@ Json RankAdapters::Compare(const Json& params) {
   const std::vector<AdapterNumbers> numbers = NumbersOf(ReceiverInto(cold, build_())->Load(0, SourceOf(params)));
 
   Comparison comparison(parallel_.engine_rank());
-  const CapturedBuffers served = CapturedBuffers::Adopt(slots_.Buffers(slot));
+  const CapturedBuffers served = CapturedBuffers::Adopt(slots.Buffers(slot));
   const CapturedBuffers expected = CapturedBuffers::Adopt(cold.Buffers(0));
   for (std::size_t i = 0; i < slots_.terms().size(); ++i) {
     const AdapterTerm& term = slots_.terms()[i];
     const std::size_t first = slots_.first_number(i), count = term.num_experts();
-    const std::span<const AdapterNumbers> now = slots_.Numbers(slot).subspan(first, count);
+    const std::span<const AdapterNumbers> now = slots.Numbers(slot).subspan(first, count);
     const std::span<const AdapterNumbers> wanted = std::span(numbers).subspan(first, count);
     comparison.Add(JoinPath(term.layer, "rank_and_scale"), std::as_bytes(now), std::as_bytes(wanted));
     if (std::ranges::none_of(wanted, [](const AdapterNumbers& of) { return of.rank > 0; }))

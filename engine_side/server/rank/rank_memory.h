@@ -1,5 +1,5 @@
-// The memory that a rank has for long: weights, the staged copy and, on a device, caches. It can be lent back while the
-// engine sleeps. Used by the rank's process.
+// The memory that a rank has for long: weights, the staged copy, host copies of adapters and, on a device, caches. It can
+// be lent back while the engine sleeps. Used by the rank's process.
 #pragma once
 
 #include <memory>
@@ -15,15 +15,20 @@ namespace layercast {
 // Resource; one thread at a time.
 class RankMemory {
  public:
-  // Without `caches`, sequences bring their own, and leave with them. `staging` is a MemoryFile's descriptor.
-  RankMemory(std::unique_ptr<SleepableMemory> weights, std::unique_ptr<SleepableMemory> caches, UniqueFd staging,
+  // MemoryFile's descriptors. Value.
+  struct Files {
+    UniqueFd staging, host_adapters;
+  };
+  // Without `caches`, sequences bring their own, and leave with them.
+  RankMemory(std::unique_ptr<SleepableMemory> weights, std::unique_ptr<SleepableMemory> caches, Files files,
              FailPoints failpoints);
 
   MemoryResource& weights() { return *weights_; }
   MemoryResource& staging() { return staging_; }
+  MemoryResource& host_adapters() { return host_adapters_; }
   MemoryResource* caches() { return caches_.get(); }
 
-  // Both are for what `tags` name: "weights", with the staged copy, and "kv_cache". Memory that is as it is to be stays
+  // Both are for what `tags` name: "weights", with the staged copy and adapters, and "kv_cache". Memory that is as it is to be stays
   // so. Sleep returns the bytes that the system has got, by kind of memory.
   Json Sleep(const Json& tags, SleepLevel level);
   // Throws if there is no memory; then all sleep that did.
@@ -33,6 +38,7 @@ class RankMemory {
   std::unique_ptr<SleepableMemory> weights_;
   std::unique_ptr<SleepableMemory> caches_;
   MemoryFile staging_;
+  MemoryFile host_adapters_;
   SleepLevel weights_level_ = SleepLevel::kKeep;  // at which they sleep, if they do
   FailPoints failpoints_;
 };

@@ -24,8 +24,7 @@ std::vector<CapturedBuffer> FactorsOf(const AdapterSlots& slots, std::size_t slo
 std::vector<std::size_t> TermsIn(const AdapterSlots& slots, std::size_t slot) {
   std::vector<std::size_t> terms;
   for (std::size_t term = 0; term < slots.terms().size(); ++term) {
-    const auto numbers = slots.Numbers(slot).subspan(slots.first_number(term), slots.terms()[term].num_experts());
-    if (std::ranges::any_of(numbers, [](const AdapterNumbers& of) { return of.rank > 0; })) terms.push_back(term);
+    if (slots.Has(slot, term)) terms.push_back(term);
   }
   return terms;
 }
@@ -53,11 +52,8 @@ std::unique_ptr<Module> TreeOfBuffers(const CapturedBuffers& buffers) {
 }
 
 Digest DigestOfSlot(const AdapterSlots& slots, std::size_t slot) {
-  const Digest factors = CapturedBuffers::Adopt(FactorsOf(slots, slot, TermsIn(slots, slot))).ServedDigest();
-  Digester digester;
-  digester.Update(std::as_bytes(std::span(&factors, 1)));
-  digester.Update(std::as_bytes(slots.Numbers(slot)));
-  return digester.Finish();
+  return SlotDigest(CapturedBuffers::Adopt(FactorsOf(slots, slot, TermsIn(slots, slot))).ServedDigest(),
+                    slots.Numbers(slot));
 }
 
 Version LentAs(std::size_t slot) { return {.lineage = kLineage, .step = slot, .digest = {}}; }

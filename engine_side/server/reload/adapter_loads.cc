@@ -16,7 +16,8 @@ namespace layercast {
 namespace {
 
 // What a rank says that lists show.
-constexpr const char* kAbout[] = {"rank", "modules", "zero_modules", "skipped", "warnings", "unused", "digests"};
+constexpr const char* kAbout[] = {"rank",    "modules",  "zero_modules", "bytes",
+                                  "skipped", "warnings", "unused",       "digests"};
 
 std::string NameFrom(const Json& params) {
   std::string name = params.at("name").get<std::string>();
@@ -80,6 +81,7 @@ Json Merged(const std::vector<Json>& ranks) {
                                             " and " + rank["version"].dump());
     }
     merged["rank"] = std::max(merged["rank"].get<int>(), rank["rank"].get<int>());
+    merged["bytes"] = std::max(merged["bytes"].get<std::uint64_t>(), rank["bytes"].get<std::uint64_t>());
     merged["digests"].push_back(rank["digest"]);
     reports.push_back(rank["report"]);
     reports.back()["rank"] = reports.size() - 1;
@@ -95,25 +97,21 @@ FilledAdapter AdapterLoads::Fill(const Json& params, const std::optional<Version
   if (IsGiven(params, "weights_path") + IsGiven(params, "publisher") + IsGiven(params, "lent") != 1) {
     throw Error(ErrorCode::kInvalidArgument, "adapter " + Quote(name) + ": expected one of weights_path and publisher");
   }
-  FilledAdapter filled{.slot = registry_.Take(name, deadline.OrStop(ranks_.ending())), .adapter = {.name = name}};
-  try {
-    Json request = params;
-    request["slot"] = filled.slot;
-    request["load"] = ++loads_;
-    const Json found = FillOnRanks(request, deadline);
-    filled.adapter.version = VersionFromJson(found["version"]);
-    if (!found["base"].is_null()) filled.adapter.base = VersionFromJson(found["base"]);
-    for (const char* field : kAbout) filled.adapter.about[field] = found[field];
-    filled.pin = params.value("pin", false);
-    filled.report = found["report"];
-    if (base && filled.adapter.base && filled.adapter.base->digest != base->digest) {
-      throw Error(ErrorCode::kFailedPrecondition, "adapter " + Quote(name) + " was trained on " +
-                                                      filled.adapter.base->ToString() + ", this engine serves " +
-                                                      base->ToString());
-    }
-  } catch (...) {
-    Drop(filled);
-    throw;
+  FilledAdapter filled{.slot = mover_.TakeSlot(name, AdapterRegistry::For::kLoad, deadline.OrStop(ranks_.ending())),
+                       .adapter = {.name = name}};
+  Json request = params;
+  request["slot"] = filled.slot.place();
+  request["load"] = ++loads_;
+  const Json found = FillOnRanks(request, deadline);
+  filled.adapter.version = VersionFromJson(found["version"]);
+  if (!found["base"].is_null()) filled.adapter.base = VersionFromJson(found["base"]);
+  for (const char* field : kAbout) filled.adapter.about[field] = found[field];
+  filled.pin = params.value("pin", false);
+  filled.report = found["report"];
+  if (base && filled.adapter.base && filled.adapter.base->digest != base->digest) {
+    throw Error(ErrorCode::kFailedPrecondition, "adapter " + Quote(name) + " was trained on " +
+                                                    filled.adapter.base->ToString() + ", this engine serves " +
+                                                    base->ToString());
   }
   return filled;
 }
@@ -142,24 +140,19 @@ Json AdapterLoads::FillOnRanks(const Json& request, Deadline deadline) {
 std::vector<FilledAdapter> AdapterLoads::FillAll(const Json& params, const Version& version, Deadline deadline) {
   std::vector<FilledAdapter> filled;
   const bool lent = IsGiven(params, "lent");
-  try {
-    for (const Json& request : lent ? OfEngine(params) : OfPublisher(params, version, ranks_.keys(), deadline)) {
-      const std::string name = request["name"].get<std::string>();
-      filled.push_back(Fill(request, std::nullopt, deadline));
-      if (lent || filled.back().adapter.version == version) continue;
-      throw Error(ErrorCode::kFailedPrecondition, "adapter " + Quote(name) + ": expected " + version.ToString() +
-                                                      ", which the base is of, got " +
-                                                      filled.back().adapter.version.ToString());
-    }
-  } catch (...) {
-    for (const FilledAdapter& each : filled) Drop(each);
-    throw;
+  for (const Json& request : lent ? OfEngine(params) : OfPublisher(params, version, ranks_.keys(), deadline)) {
+    const std::string name = request["name"].get<std::string>();
+    filled.push_back(Fill(request, std::nullopt, deadline));
+    if (lent || filled.back().adapter.version == version) continue;
+    throw Error(ErrorCode::kFailedPrecondition, "adapter " + Quote(name) + ": expected " + version.ToString() +
+                                                    ", which the base is of, got " +
+                                                    filled.back().adapter.version.ToString());
   }
   return filled;
 }
 
 void AdapterLoads::Name(FilledAdapter filled, bool with_base) {
-  registry_.Name(filled.slot, std::move(filled.adapter), filled.pin, with_base);
+  registry_.Name(std::move(filled.slot), std::move(filled.adapter), filled.pin, with_base);
 }
 
 }  // namespace layercast

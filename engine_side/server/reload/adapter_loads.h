@@ -2,11 +2,11 @@
 // Used by the engine's service.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "engine_side/server/adapters/adapter_mover.h"
 #include "engine_side/server/adapters/adapter_registry.h"
 #include "engine_side/server/group/rank_group.h"
 #include "src/base/deadline.h"
@@ -15,9 +15,10 @@
 
 namespace layercast {
 
-// An adapter that all ranks hold, in a slot without a name. Value.
+// An adapter that all ranks hold, in a slot without a name, which is free again unless it gets one. Resource;
+// move-only.
 struct FilledAdapter {
-  std::size_t slot = 0;
+  AdapterFill slot;
   SlottedAdapter adapter;
   bool pin = false;
   Json report{};  // of all ranks, merged
@@ -29,12 +30,13 @@ class AdapterLoads {
   AdapterLoads(RankGroup& ranks, AdapterRegistry& registry)
       : ranks_(ranks),
         registry_(registry),
+        mover_(ranks, registry),
         failpoints_(registry.size() > 0 ? FailPoints::FromEnvironment("engine") : FailPoints()) {}
 
   // Waits for a slot, and has all ranks fill it. `params` are those of the call `load_adapter` (RPC.md), and `base` the
   // version that is served. If one rank fails, the others give up, and the slot is free again. Throws the error of the
-  // rank that failed first, kFailedPrecondition if the adapter says that it was trained on another base, and what Take
-  // throws.
+  // rank that failed first, kFailedPrecondition if the adapter says that it was trained on another base, and what
+  // TakeSlot throws.
   FilledAdapter Fill(const Json& params, const std::optional<Version>& base, Deadline deadline);
   // Fills slots with adapters beside a base that is staged: those of its version, or those that the engine serves which
   // lends it ("lent", as Borrow returns it). `params` are those of `reload_weights`, with "adapters", a list of names,
@@ -45,13 +47,13 @@ class AdapterLoads {
   void CheckBeforeName() { failpoints_.Hit("adapter.flip"); }
   // From now on the name means what the slot holds. `with_base`: AdapterRegistry::Name.
   void Name(FilledAdapter filled, bool with_base = false);
-  void Drop(const FilledAdapter& filled) { registry_.GiveBack(filled.slot); }
 
  private:
   Json FillOnRanks(const Json& request, Deadline deadline);
 
   RankGroup& ranks_;
   AdapterRegistry& registry_;
+  AdapterMover mover_;
   FailPoints failpoints_;
   std::uint64_t loads_ = 0;  // so far
 };

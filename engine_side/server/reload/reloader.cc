@@ -95,15 +95,10 @@ Json Reloader::LoadAdapter(const Json& params, HeldReload* held) {
     const Deadline deadline = Deadline::After(MillisecondsFrom(params, "timeout_ms", kDefaultTimeout));
     FilledAdapter filled = loads_.Fill(params, version(), deadline);
     outcome["report"] = filled.report;
-    try {
-      loads_.CheckBeforeName();
-      if (held != nullptr) {
-        AwaitWord(filled, *held, HeldReload::Word::kPrepare, deadline);
-        AwaitWord(filled, *held, HeldReload::Word::kCommit, Deadline::After(std::chrono::milliseconds::max()));
-      }
-    } catch (...) {
-      loads_.Drop(filled);
-      throw;
+    loads_.CheckBeforeName();
+    if (held != nullptr) {
+      AwaitWord(filled, *held, HeldReload::Word::kPrepare, deadline);
+      AwaitWord(filled, *held, HeldReload::Word::kCommit, Deadline::After(std::chrono::milliseconds::max()));
     }
     loads_.Name(std::move(filled));
     outcome["ok"] = true;
@@ -189,7 +184,6 @@ std::vector<FilledAdapter> Reloader::FillAdapters(const RankReload& reload, cons
     if (std::ranges::none_of(filled, is_it)) others += (others.empty() ? "" : ", ") + Quote(name);
   }
   if (others.empty()) return filled;
-  for (const FilledAdapter& each : filled) loads_.Drop(each);
   throw Error(ErrorCode::kFailedPrecondition, reload.version().ToString() +
                                                   " is not the base that adapters say they "
                                                   "were trained on: " +
@@ -225,7 +219,6 @@ void Reloader::Commit(RankReload& reload, std::vector<FilledAdapter> adapters, P
     if (held != nullptr) AwaitWord(reload, *held, HeldReload::Word::kPrepare, deadline);
     generator_.Commit(mode, on_ranks, deadline);
   } catch (...) {
-    for (const FilledAdapter& each : adapters) loads_.Drop(each);
     reload.Drop();
     throw;
   }

@@ -155,6 +155,43 @@ def test_adapters_outlive_a_rank(rank, setting):
     setting.assert_is(setting.answer(), 2, others=[0])
 
 
+@pytest.mark.parametrize("skip", [0, 1], ids=["on the way out", "on the way in"])
+@pytest.mark.parametrize("fault", ["rank1:adapter.move=kill", "rank0:adapter.move=throw", "rank1:adapter.move=corrupt"])
+def test_a_promotion_that_fails_leaves_every_adapter_as_it_was(fault, skip, setting):
+    """One slot, and two adapters: the one that has the slot has to leave before the other comes."""
+    # The first move is that of the start, when the second adapter is loaded.
+    words = [word for version, name in enumerate(("one", "two")) for word in ("--adapter", f"{name}={setting.folder(version)}")]
+    setting.serve("--tp", 2, "--host-adapters", 1, *words, slots=1, failpoints=f"{fault}@{1 + skip}")
+    before, answer = [{**entry, "tier": None, "slot": None, "place": None} for entry in setting.list()], setting.answer("two")
+    setting.assert_is(answer, 1, others=[0])
+    error = setting.program.run(*setting.asking("one"), status=1).json["error"]
+    assert fired(setting.engine, "adapter.move")
+    assert "adapter 'one'" in error["message"] or "adapter 'two'" in error["message"]
+    assert f"rank {fault[4]}" in error["message"], error
+    assert ("digest" in error["message"]) == ("corrupt" in fault)
+    assert [{**entry, "tier": None, "slot": None, "place": None} for entry in setting.list()] == before
+    assert setting.answer(None)["finish"] == "length"
+    for version, name in enumerate(("one", "two")):
+        setting.assert_is(setting.answer(name), version, others=[1 - version])
+        assert setting.is_whole(version, name)
+    assert setting.answer("two") == answer
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_host_copies_outlive_a_rank(rank, setting):
+    setting.serve("--tp", 2, "--host-adapters", 2, slots=1)
+    for version, name in enumerate("abc"):
+        setting.load(name, version)
+    before = setting.list()
+    os.kill(setting.engine.pids[rank], signal.SIGKILL)
+    layercast_program.wait_until(lambda: setting.program.run(*setting.asking("c"), status=None).status == 0, 20, "it never answered again")
+    assert setting.program.status(setting.engine)["pids"] != setting.engine.pids
+    assert setting.list() == before
+    for version, name in enumerate("abc"):
+        setting.assert_is(setting.answer(name), version)
+        assert setting.is_whole(version, name)
+
+
 def test_a_rank_that_dies_below_a_sequence_ends_no_adapter(setting):
     before = served(setting)
     started = setting.program.start(*setting.asking("policy", new=480))

@@ -15,6 +15,7 @@ struct RankOptions : EngineOptions {
   int link_fd = -1;
   int weights_fd = -1;      // MemoryFile: captured buffers, in host memory
   int staging_fd = -1;      // MemoryFile: the copy that the commit policy keeps
+  int adapters_fd = -1;     // MemoryFile: host copies of adapters
   int version_fd = -1;      // a file with the staged version
   int model_files_fd = -1;  // ModelFiles: contents of the files named above at the engine's start
   int collective_fd = -1;   // CollectiveSegment of all ranks; -1 if there is one rank

@@ -63,7 +63,8 @@ class RankProcess {
       : options_(options),
         stream_(stream),
         memory_(on_device ? on_device->open_memory() : std::make_unique<MemoryFile>(UniqueFd(options.weights_fd)),
-                on_device ? on_device->open_memory() : nullptr, UniqueFd(options.staging_fd),
+                on_device ? on_device->open_memory() : nullptr,
+                {UniqueFd(options.staging_fd), UniqueFd(options.adapters_fd)},
                 FailPoints::FromEnvironment("rank" + std::to_string(ParallelOf(options).engine_rank()))),
         files_(ModelFiles::FromDescriptor(
             options.model_files_fd,
@@ -75,7 +76,9 @@ class RankProcess {
     const LayerRecipes recipes(options.recipe, {.power_of_two_scales = options.power_of_two_scales});
     const ReceiverOptions receiver = ReceiverOptionsHere(!on_device);
     if (options.adapter_slots > 0) {
-      adapters_.emplace(options_, parallel_, [this] { return BuildModel(); }, memory_.weights(), receiver);
+      adapters_.emplace(
+          options_, parallel_, [this] { return BuildModel(); },
+          RankAdapters::Memory{memory_.weights(), memory_.host_adapters()}, receiver);
     }
     if (on_device) {
       engine_ = std::make_unique<Engine>(*model, parallel_, recipes, memory_.weights(),
@@ -96,11 +99,17 @@ class RankProcess {
       NameThisThread("lc-stage");
       staging_calls_.RunUntilClosed();
     });
+    std::thread moving([this] {
+      NameThisThread("lc-move");
+      moving_calls_.RunUntilClosed();
+    });
     std::thread reader([this] { Read(); });
     forward_calls_.RunUntilClosed();
     staging_calls_.Close();
+    moving_calls_.Close();
     stream_.Shutdown();
     staging.join();
+    moving.join();
     reader.join();
   }
 
@@ -164,7 +173,9 @@ class RankProcess {
         Answer(&RankProcess::Cancel, *message);
         continue;
       }
-      if (const auto found = forward.find(method); found != forward.end()) {
+      if (method == "move_adapter") {  // for sequences that wait, whatever is being staged
+        moving_calls_.Put([this, request = *message] { Answer(&RankProcess::MoveAdapter, request); });
+      } else if (const auto found = forward.find(method); found != forward.end()) {
         const bool receives = method == "commit" && WritesLayers(options_.commit);
         forward_calls_.Put([this, receives, call = found->second, request = *message] {
           Answer(call, request);
@@ -243,6 +254,7 @@ class RankProcess {
   }
 
   Json FillAdapter(const Json& params) { return adapters_->Fill(params); }
+  Json MoveAdapter(const Json& params) { return adapters_->Move(params); }
   Json CompareAdapter(const Json& params) { return adapters_->Compare(params); }
   Json Abort(const Json& /*params*/) {
     receiver_->Abort();
@@ -300,7 +312,7 @@ class RankProcess {
   Json Lend(const Json& params) {
     const LenderOptions options{params["bind"].get<std::string>(), Keys::From(options_.keys)};
     Json lent = {{"endpoint", lender_->Lend(VersionFromJson(params["version"]), options)}};
-    if (adapters_) lent["slots"] = adapters_->Lend(params["slots"], *lender_, options);
+    if (adapters_) lent["places"] = adapters_->Lend(params["places"], *lender_, options);
     return lent;
   }
 
@@ -378,6 +390,7 @@ class RankProcess {
   bool serves_;  // has a whole version, or what its memory brought back; forward thread only
   CallQueue forward_calls_;
   CallQueue staging_calls_;
+  CallQueue moving_calls_;
 };
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <future>
 #include <list>
 #include <map>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "layercast/error.h"
+#include "tests/engine_side/server/adapters/played_moves.h"
 #include "tests/support/error_of.h"
 
 namespace layercast {
@@ -23,17 +23,11 @@ namespace {
 using ::testing::AllOf;
 using testing::ErrorOf;
 using ::testing::HasSubstr;
-
-Deadline Now() { return Deadline::After(std::chrono::milliseconds(0)); }
-Deadline Later() { return Deadline::After(std::chrono::seconds(20)); }
-
-Version Step(std::uint64_t step) { return {"run", step, {1, step + 1}}; }
-
-std::size_t Load(AdapterRegistry& registry, const std::string& name, std::uint64_t step, bool pin = false) {
-  const std::size_t slot = registry.Take(name, Now());
-  registry.Name(slot, {.name = name, .version = Step(step)}, pin);
-  return slot;
-}
+using testing::Later;
+using testing::Load;
+using testing::Now;
+using testing::Step;
+using testing::Take;
 
 TEST(AdapterRegistry, GivesANameToAnotherSlotWhileSequencesKeepTheirs) {
   AdapterRegistry registry(2, AdapterSwitch::kFinish);
@@ -44,10 +38,10 @@ TEST(AdapterRegistry, GivesANameToAnotherSlotWhileSequencesKeepTheirs) {
   EXPECT_EQ(old->version(), Step(1));
   EXPECT_EQ(registry.Lease("policy").version(), Step(2));
   // The old slot is not given away before its last sequence has ended.
-  EXPECT_THAT(ErrorOf([&] { (void)registry.Take("policy", Now()); }, ErrorCode::kResourceExhausted),
+  EXPECT_THAT(ErrorOf([&] { (void)Take(registry, "policy", Now()); }, ErrorCode::kResourceExhausted),
               AllOf(HasSubstr("'policy' (an older version in use)"), HasSubstr("--adapter-slots")));
   old.reset();
-  EXPECT_EQ(registry.Take("policy", Now()), first);
+  EXPECT_EQ(Take(registry, "policy", Now()).place(), first);
 }
 
 TEST(AdapterRegistry, WaitsForASlotThatSequencesHold) {
@@ -55,7 +49,8 @@ TEST(AdapterRegistry, WaitsForASlotThatSequencesHold) {
   Load(registry, "policy", 1);
   std::optional<AdapterLease> old = registry.Lease("policy");
   Load(registry, "policy", 2);
-  std::future<std::size_t> taken = std::async(std::launch::async, [&] { return registry.Take("policy", Later()); });
+  std::future<std::size_t> taken =
+      std::async(std::launch::async, [&] { return Take(registry, "policy", Later()).place(); });
   old.reset();
   EXPECT_EQ(taken.get(), 0U);
 }
@@ -63,7 +58,7 @@ TEST(AdapterRegistry, WaitsForASlotThatSequencesHold) {
 TEST(AdapterRegistry, DoesNotWaitWhereNothingCanBecomeFree) {
   AdapterRegistry registry(1, AdapterSwitch::kFinish);
   Load(registry, "policy", 1);
-  EXPECT_THAT(ErrorOf([&] { (void)registry.Take("policy", Later()); }, ErrorCode::kResourceExhausted),
+  EXPECT_THAT(ErrorOf([&] { (void)Take(registry, "policy", Later()); }, ErrorCode::kResourceExhausted),
               HasSubstr("'policy' (served)"));
 }
 
@@ -73,10 +68,11 @@ TEST(AdapterRegistry, NeverWritesASlotThatIsNamedPinnedOrInUse) {
   Load(registry, "b", 1);
   Load(registry, "c", 1);
   const AdapterLease uses_c = registry.Lease("c");
-  EXPECT_EQ(registry.Take("d", Now()), 1U);  // of b
+  const AdapterFill d = Take(registry, "d", Now());
+  EXPECT_EQ(d.place(), 1U);  // of b
   EXPECT_THAT(ErrorOf([&] { (void)registry.Lease("b"); }, ErrorCode::kNotFound),
               AllOf(HasSubstr("evicted for 'd'"), HasSubstr("'a', 'c'")));
-  EXPECT_THAT(ErrorOf([&] { (void)registry.Take("e", Now()); }, ErrorCode::kResourceExhausted),
+  EXPECT_THAT(ErrorOf([&] { (void)Take(registry, "e", Now()); }, ErrorCode::kResourceExhausted),
               AllOf(HasSubstr("'a' (pinned)"), HasSubstr("'c' (in use)"), HasSubstr("'d' (is being loaded)")));
 }
 
@@ -125,21 +121,21 @@ TEST(AdapterRegistry, NoSequenceFinishesWithAnAdapterWhoseBaseIsGone) {
   AdapterRegistry registry(2, AdapterSwitch::kFinish);
   Load(registry, "a", 1);
   AdapterLease lease = registry.Lease("a");
-  registry.Name(registry.Take("a", Now()), {.name = "a", .version = Step(2)}, false, /*with_base=*/true);
+  registry.Name(Take(registry, "a", Now()), {.name = "a", .version = Step(2)}, false, /*with_base=*/true);
   EXPECT_EQ(registry.Renewed(std::move(lease))->version(), Step(2));
   EXPECT_EQ(registry.List().size(), 1U);
 }
 
 TEST(AdapterRegistry, WithoutSlotsSaysWhichFlagGivesSome) {
   AdapterRegistry registry(0, AdapterSwitch::kFinish);
-  EXPECT_THAT(ErrorOf([&] { (void)registry.Take("a", Now()); }, ErrorCode::kFailedPrecondition),
+  EXPECT_THAT(ErrorOf([&] { (void)Take(registry, "a", Now()); }, ErrorCode::kFailedPrecondition),
               HasSubstr("--adapter-slots"));
   EXPECT_THAT(ErrorOf([&] { registry.Expect("a"); }, ErrorCode::kFailedPrecondition), HasSubstr("--adapter-slots"));
 }
 
 TEST(AdapterRegistry, ASlotThatCouldNotBeFilledIsFreeAgain) {
   AdapterRegistry registry(1, AdapterSwitch::kFinish);
-  registry.GiveBack(registry.Take("a", Now()));
+  static_cast<void>(Take(registry, "a", Now()));
   EXPECT_EQ(registry.List().size(), 0U);
   EXPECT_EQ(Load(registry, "b", 1), 0U);
 }
@@ -186,7 +182,7 @@ TEST(AdapterRegistry, EvictsAsAListInOrderOfUseDoes) {
           if (reference.uses[name] > 0) break;
           const bool expected = reference.Take(name);
           if (!expected) {
-            ErrorOf([&] { (void)registry.Take(name, Now()); }, ErrorCode::kResourceExhausted);
+            ErrorOf([&] { (void)Take(registry, name, Now()); }, ErrorCode::kResourceExhausted);
             break;
           }
           const bool pin = reference.pinned[name];
