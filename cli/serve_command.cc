@@ -161,11 +161,24 @@ class Serve final : public Subcommand {
     bar.End();
     const Json ready = service.Ready();
     output.Print(ready, "serving " + VersionText(ready.at("version")) + " at " + service.endpoint() + " with " +
-                            std::to_string(ready.at("pids").size()) + " ranks, quantization " + options_.ranks.recipe);
+                            std::to_string(ready.at("pids").size()) + " ranks, quantization " + options_.ranks.recipe +
+                            AdapterText(ready));
     end.Wait();
   }
 
  private:
+  // ", 2 adapter slots of 1024 bytes and 3 host adapters of 2048 bytes on a rank"
+  static std::string AdapterText(const Json& ready) {
+    if (ready.at("adapter_slots") == 0) return "";
+    std::string text =
+        ", " + ready["adapter_slots"].dump() + " adapter slots of " + ready["adapter_bytes"].dump() + " bytes";
+    if (ready.at("host_adapters") != 0) {
+      text += " and " + ready["host_adapters"].dump() + " host adapters of " + ready["host_adapter_bytes"].dump() +
+              " bytes";
+    }
+    return text + " on a rank";
+  }
+
   // Loads the first weights. That may take long, so a signal ends the program meanwhile. Returns false if it did.
   static bool LoadUnlessEnded(EngineService& service, EndSignal& end) {
     WakeUp loaded;

@@ -1,5 +1,6 @@
 #include "engine_side/server/adapters/adapter_mover.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -22,7 +23,11 @@ AdapterFill AdapterMover::TakeSlot(const std::string& name, AdapterRegistry::For
     AdapterRegistry::Room room = registry_.MakeRoom(name, purpose, deadline);
     if (auto* const slot = std::get_if<AdapterFill>(&room)) return std::move(*slot);
     auto& move = std::get<AdapterMove>(room);
-    Copy(move);
+    try {
+      Copy(move);
+    } catch (const Error& error) {
+      throw Error(error.code(), "adapter " + Quote(name) + ": no slot is free for it: " + error.what());
+    }
     if (AdapterFill slot = registry_.Demoted(std::move(move), name, purpose)) return slot;
   }
 }

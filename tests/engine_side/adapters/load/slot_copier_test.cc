@@ -59,7 +59,7 @@ struct Rig {
   }
 
   struct OfDevice final : MemoryResource {
-    explicit OfDevice(TestDevice*& of) : of(of) {}
+    explicit OfDevice(TestDevice*& device) : of(device) {}
     std::byte* Allocate(std::size_t bytes) override { return of->Allocate(bytes); }
     void Deallocate(std::byte* /*address*/, std::size_t /*bytes*/) noexcept override {}
     Device device() const override { return of->device(); }

@@ -206,6 +206,15 @@ TEST(AdapterTiers, KeptSequencesFindTheNewVersionInASlot) {
   EXPECT_TRUE(Promote(registry, "other"));
 }
 
+TEST(AdapterTiers, AnAdapterInAHostCopyStillSaysWhatBaseItIsOf) {
+  AdapterRegistry registry(1, AdapterSwitch::kFinish, 1);
+  registry.Name(Take(registry, "a", Now()), {.name = "a", .version = Step(1), .base = Step(7)}, false);
+  Load(registry, "b", 1);
+  EXPECT_EQ(Tiers(registry)["a"], "host");
+  EXPECT_EQ(registry.NotOf(Step(8)), std::vector<std::string>{"a"});
+  EXPECT_TRUE(registry.NotOf(Step(7)).empty());
+}
+
 TEST(AdapterTiers, HostCopiesOutliveTheMemoryOfSlots) {
   AdapterRegistry registry(2, AdapterSwitch::kFinish, 2);
   for (const char* name : {"a", "b", "c"}) Load(registry, name, 1);
