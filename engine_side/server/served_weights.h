@@ -34,7 +34,7 @@ Json CompareAdapter(RankGroup& ranks, AdapterRegistry& adapters, const Json& par
 
 // How an engine lends. Value.
 struct Lending {
-  std::string endpoint;  // the engine's; each rank lends at the same address
+  std::string endpoint;   // the engine's; each rank lends at the same address
   bool adapters = false;  // those that are served too
 };
 // Lends the served weights. `status` is the Reloader's, and has the version that they are lent as. Returns what RPC.md

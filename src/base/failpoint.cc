@@ -19,10 +19,9 @@ namespace {
 
 // What docs/cli.md lists.
 constexpr std::array<std::string_view, 18> kNames = {
-    "answer.hello", "serve.probe", "send.chunk",     "send.tensor",  "serve.chunk", "receive.chunk",
-    "layer_buffer", "materialize", "fuse_and_shard", "quantize",     "verify",      "commit.prepare",
-    "commit.copy",  "commit.undo", "adapter.fill",   "adapter.flip", "adapter.move",
-    "wake"};
+    "answer.hello", "serve.probe", "send.chunk",     "send.tensor",  "serve.chunk",  "receive.chunk",
+    "layer_buffer", "materialize", "fuse_and_shard", "quantize",     "verify",       "commit.prepare",
+    "commit.copy",  "commit.undo", "adapter.fill",   "adapter.flip", "adapter.move", "wake"};
 
 void CheckName(std::string_view name) {
   if (std::ranges::find(kNames, name) != kNames.end()) return;

@@ -172,8 +172,8 @@ void Generator::ReportPause() {
   pause_.Hold(*mode);
 }
 
-// Lets new sequences begin in the order in which they came, unless a call that waits or a pause holds them back. Those that wait
-// for their adapters let others by.
+// Lets new sequences begin in the order in which they came, unless a call that waits or a pause holds them back. Those
+// that wait for their adapters let others by.
 void Generator::Admit() {
   std::size_t room = 0;
   {

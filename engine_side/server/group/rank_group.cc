@@ -19,10 +19,9 @@ RankGroup::RankGroup(const RankGroupOptions& options)
     : options_(options), files_(options.files ? options.files->ToDescriptor() : UniqueFd()) {
   for (int rank = 0; rank < parallel().engine_size(); ++rank) {
     const std::string suffix = "-rank-" + std::to_string(rank);
-    memory_.push_back({MemoryFile::Create("layercast-weights" + suffix),
-                       MemoryFile::Create("layercast-staging" + suffix),
-                       MemoryFile::Create("layercast-adapters" + suffix),
-                       MemoryFile::Create("layercast-version" + suffix)});
+    memory_.push_back(
+        {MemoryFile::Create("layercast-weights" + suffix), MemoryFile::Create("layercast-staging" + suffix),
+         MemoryFile::Create("layercast-adapters" + suffix), MemoryFile::Create("layercast-version" + suffix)});
   }
   ranks_ = Start(true);
 }

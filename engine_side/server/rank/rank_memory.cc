@@ -6,8 +6,8 @@
 
 namespace layercast {
 
-RankMemory::RankMemory(std::unique_ptr<SleepableMemory> weights, std::unique_ptr<SleepableMemory> caches,
-                       Files files, FailPoints failpoints)
+RankMemory::RankMemory(std::unique_ptr<SleepableMemory> weights, std::unique_ptr<SleepableMemory> caches, Files files,
+                       FailPoints failpoints)
     : weights_(std::move(weights)),
       caches_(std::move(caches)),
       staging_(std::move(files.staging)),

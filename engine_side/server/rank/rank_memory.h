@@ -1,5 +1,5 @@
-// The memory that a rank has for long: weights, the staged copy, host copies of adapters and, on a device, caches. It can
-// be lent back while the engine sleeps. Used by the rank's process.
+// The memory that a rank has for long: weights, the staged copy, host copies of adapters and, on a device, caches. It
+// can be lent back while the engine sleeps. Used by the rank's process.
 #pragma once
 
 #include <memory>
@@ -28,8 +28,10 @@ class RankMemory {
   MemoryResource& host_adapters() { return host_adapters_; }
   MemoryResource* caches() { return caches_.get(); }
 
-  // Both are for what `tags` name: "weights", with the staged copy and adapters, and "kv_cache". Memory that is as it is to be stays
-  // so. Sleep returns the bytes that the system has got, by kind of memory.
+  bool asleep() const { return weights_->asleep() || host_adapters_.asleep(); }
+
+  // Both are for what `tags` name: "weights", with the staged copy and adapters, and "kv_cache". Memory that is as it
+  // is to be stays so. Sleep returns the bytes that the system has got, by kind of memory.
   Json Sleep(const Json& tags, SleepLevel level);
   // Throws if there is no memory; then all sleep that did.
   void Wake(const Json& tags);

@@ -84,8 +84,9 @@ void ExpectNobodyElseWrites(int file, const std::string& path) {
   if (::fstat(file, &found) != 0) throw SystemError(errno, ErrorCode::kInvalidArgument, path);
   const bool ours = found.st_uid == ::geteuid() || found.st_uid == 0;
   if (ours && (found.st_mode & 022) == 0) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              path + ": others can write it, so it says nothing of whom to trust: expected mode 0644 or less (chmod 644)");
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      path + ": others can write it, so it says nothing of whom to trust: expected mode 0644 or less (chmod 644)");
 }
 
 void WriteSecretFile(const std::string& path, std::string_view kind, const SecretKey& key) {

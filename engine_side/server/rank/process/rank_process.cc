@@ -254,7 +254,11 @@ class RankProcess {
   }
 
   Json FillAdapter(const Json& params) { return adapters_->Fill(params); }
-  Json MoveAdapter(const Json& params) { return adapters_->Move(params); }
+  Json MoveAdapter(const Json& params) {
+    const std::lock_guard moving(moving_);
+    if (memory_.asleep()) throw Error(ErrorCode::kFailedPrecondition, "this rank sleeps: no adapter can be moved");
+    return adapters_->Move(params);
+  }
   Json CompareAdapter(const Json& params) { return adapters_->Compare(params); }
   Json Abort(const Json& /*params*/) {
     receiver_->Abort();
@@ -299,6 +303,7 @@ class RankProcess {
         receiver_->ReleaseMemory();
       }
     }
+    const std::lock_guard no_move(moving_);
     Json given_back = memory_.Sleep(tags, level);
     GiveFreedMemoryBack();
     return given_back;
@@ -385,6 +390,7 @@ class RankProcess {
   std::unique_ptr<Engine> engine_;
   AttemptStop comparing_;
   std::mutex receiving_;  // held by calls that work on receiver_
+  std::mutex moving_;     // held while an adapter is moved, and while memory falls asleep
   std::unique_ptr<Receiver> receiver_;
   std::unique_ptr<WeightsLender> lender_;
   bool serves_;  // has a whole version, or what its memory brought back; forward thread only
