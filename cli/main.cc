@@ -34,6 +34,7 @@ std::vector<std::unique_ptr<Subcommand>> MakeSubcommands() {
   all.push_back(MakeReload());
   all.push_back(MakeGenerate());
   all.push_back(MakeStatus());
+  all.push_back(MakeVersions());
   all.push_back(MakeVerify());
   all.push_back(MakeAdapter());
   all.push_back(MakeSleep());

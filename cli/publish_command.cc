@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,9 +23,12 @@
 #include "src/checkpoint/formats/checkpoint.h"
 #include "trainer_side/order.h"
 #include "trainer_side/row_shard.h"
+#include "trainer_side/watch/watched_run.h"
 
 namespace layercast::cli {
 namespace {
+
+constexpr std::chrono::milliseconds kWatchLook{500};
 
 // The checkpoint's tensors in the order that was asked for. `layer` is not handled here: it is the order of the
 // engines' schedules, and the publisher walks in it.
@@ -72,7 +76,9 @@ Weights WithProgress(Weights weights, ReadingBar& bar) {
 class Publish final : public Subcommand {
  public:
   const char* name() const override { return "publish"; }
-  const char* description() const override { return "Publishes a checkpoint as a version until it is ended"; }
+  const char* description() const override {
+    return "Publishes a checkpoint, or those that a trainer saves, as versions until it is ended";
+  }
 
   void Declare(CLI::App& app) override {
     checkpoint_.Declare(app, "The checkpoint's folder, or one file of it", false);
@@ -94,7 +100,9 @@ class Publish final : public Subcommand {
                    "RANK/RANKS: the rows of each tensor that this rank of a trainer sharded by FSDP2 would hold");
     app.add_option("--lineage", lineage_, "The training run; by default the folder's name")
         ->check(TakenBy([](const std::string& name) { CheckName("lineage", name); }, "NAME"));
-    app.add_option("--step", step_, "The version's step in its lineage")->check(WholeNumber(0))->capture_default_str();
+    given_step_ = app.add_option("--step", step_, "The version's step in its lineage")
+                      ->check(WholeNumber(0))
+                      ->capture_default_str();
     app.add_option("--run", run_,
                    "The run of the trainer that has a --part; by default that of torchrun or Slurm, if it has a name")
         ->check(TakenBy([](const std::string& name) { CheckName("run", name); }, "NAME"));
@@ -107,6 +115,30 @@ class Publish final : public Subcommand {
     app.add_option("--nccl-fleet", options_.nccl_fleet, "Ranks that take the same over nccl and are served together")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
+    app.add_option("--watch", watch_,
+                   "A trainer's folder: publishes each checkpoint-N or step_N in it once it is whole");
+    app.add_option("--quiet", quiet_, "Of --watch: seconds for which a folder's files do not change once it is whole")
+        ->check(Number(0, 3600))
+        ->needs("--watch")
+        ->capture_default_str();
+    CLI::Option* const to =
+        app.add_option("--to", to_,
+                       "Endpoint of a running publisher, which is to publish the folder, in place of this one")
+            ->check(Endpoint())
+            ->excludes("--watch");
+    timeout_.Declare(app);
+    app.add_option("--keep", options_.retained_versions, "How many versions are kept; older ones are evicted")
+        ->check(WholeNumber(1))
+        ->excludes(to)
+        ->capture_default_str();
+    app.add_option("--keep-bytes", options_.retained_bytes,
+                   "Older versions are evicted while those that are kept take more memory; 0: no bound")
+        ->check(WholeNumber(0))
+        ->excludes(to)
+        ->capture_default_str();
+    DeclareList(app, "--allow-path", options_.allow_paths,
+                "Folders of which publish --to may have this publish what is there")
+        ->excludes(to);
     keys_.Declare(app);
   }
 
@@ -119,6 +151,8 @@ class Publish final : public Subcommand {
     }
     ExpectBetweenProcesses(options_.channels);
     options_.keys = keys_.options();
+    if (!to_.empty()) return Order(output);
+    if (!watch_.empty()) return Watch(output);
 
     const VersionPart part = ParsePart(part_);
     EndSignal end;
@@ -154,11 +188,48 @@ class Publish final : public Subcommand {
   }
 
  private:
+  // Has a running publisher publish the folder.
+  void Order(Output& output) const {
+    if (checkpoint_.path().empty() || !adapters_.empty() || mode_ != "snapshot" || part_ != "0/1") {
+      throw UsageError("--to: expected --model, a whole checkpoint that becomes a snapshot");
+    }
+    if (given_step_->count() == 0) throw UsageError("--to: expected --step, got none");
+    const CheckpointSource source = checkpoint_.Source();
+    if (!source.secondary.empty()) throw UsageError("--to: expected one folder, got --secondary-weights");
+    const Version version =
+        RemotePublisher(to_, keys_.options(), timeout_.duration())
+            .PublishFolder(
+                source, {.lineage = lineage_, .step = step_, .run = run_.empty() ? std::nullopt : std::optional(run_)});
+    output.Print({{"endpoint", to_}, {"version", VersionToJson(version)}},
+                 "published " + version.ToString() + " at " + to_);
+  }
+
+  // Publishes what a trainer saves, until it is ended.
+  void Watch(Output& output) {
+    if (!checkpoint_.path().empty() || !adapters_.empty() || mode_ != "snapshot" || part_ != "0/1") {
+      throw UsageError("--watch: expected a folder whose checkpoints become snapshots, and no --model beside it");
+    }
+    EndSignal end;
+    const std::string parent = AbsolutePath(watch_);
+    Publisher publisher(options_);
+    WatchedRun run(
+        publisher,
+        {.parent = parent,
+         .lineage = lineage_.empty() ? DefaultLineage(parent) : lineage_,
+         .run = run_,
+         .retained_versions = options_.retained_versions,
+         .quiet = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(quiet_))});
+    run.Look();
+    output.Print({{"ready", true}, {"endpoint", publisher.endpoint()}, {"pids", {::getpid()}}, {"watch", parent}},
+                 "watching " + Quote(parent) + ", publishing at " + publisher.endpoint());
+    while (!end.WaitUpTo(kWatchLook)) run.Look();
+  }
+
   // The checkpoint, the adapters, or both.
   Weights Offered(const VersionPart& part) const {
     std::optional<Weights> base;
     if (!checkpoint_.path().empty()) base = RowShard(InOrder(checkpoint_.Source(), order_), part);
-    if (adapters_.empty() && !base) throw UsageError("expected --model or --adapter, got neither");
+    if (adapters_.empty() && !base) throw UsageError("expected --model or --adapter (or --watch), got neither");
     if (!adapter_base_.empty() && (adapters_.empty() || base)) {
       throw UsageError("--adapter-base is of adapters alone: " +
                        std::string(base && !adapters_.empty() ? "with --model their base is this version's own"
@@ -188,6 +259,11 @@ class Publish final : public Subcommand {
   std::string lineage_;
   std::string run_;
   std::uint64_t step_ = 0;
+  CLI::Option* given_step_ = nullptr;
+  std::string watch_;
+  double quiet_ = 2;
+  std::string to_;
+  Timeout timeout_;
   PublisherOptions options_;
   KeyFlags keys_;
 };

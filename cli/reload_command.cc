@@ -16,6 +16,7 @@
 #include "cli/terminal/reload_bar.h"
 #include "cli/terminal/wrapped.h"
 #include "layercast/controller.h"
+#include "layercast/publisher.h"
 #include "layercast/report.h"
 #include "src/base/utf8.h"
 #include "src/control/engine_outcome.h"
@@ -170,7 +171,14 @@ class Reload final : public Subcommand {
         ->check(Endpoint())
         ->excludes(path)
         ->excludes(publisher);
-    app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
+    CLI::Option* const version =
+        app.add_option(
+               "--version", version_,
+               "LINEAGE@STEP that the publisher keeps, or 8 or more digits of its digest; by default its newest")
+            ->needs("--publisher");
+    app.add_flag("--latest", latest_, "The publisher's newest version, as by default")
+        ->needs("--publisher")
+        ->excludes(version);
     app.add_flag("--partial", request_.partial,
                  "Takes a part of the model: layers of which no tensor comes keep what they serve");
     DeclareList(app, "--may-keep", request_.may_keep,
@@ -194,7 +202,7 @@ class Reload final : public Subcommand {
 
   void Run(Output& output) override {
     ExpectBetweenProcesses({request_.channel});
-    if (!version_.empty()) request_.version = ParseVersion(version_);
+    if (!version_.empty()) request_.version = WantedVersion();
     request_.publisher = WithCommas(publishers_);
     if (!request_.adapters.empty() && request_.publisher.empty() && request_.engine.empty()) {
       throw UsageError("--adapters is for --publisher and --from-engine");
@@ -221,6 +229,14 @@ class Reload final : public Subcommand {
   }
 
  private:
+  // One that is called by its digest is looked up. All of a sharded trainer's publishers have one by its name.
+  Version WantedVersion() const {
+    const std::size_t step = version_.rfind('@') + 1;
+    if (step != 0 && version_.find_first_not_of("0123456789", step) == std::string::npos) return ParseVersion(version_);
+    if (publishers_.size() != 1) throw UsageError("--version: expected LINEAGE@STEP of several publishers");
+    return RemotePublisher(publishers_.front(), keys_.options(), timeout_.duration()).Versions().Named(version_).version;
+  }
+
   std::vector<EngineOutcome> ReloadWithBar() {
     const std::size_t engines = engines_.size();
     ReloadBoard board(engines == 1 ? engines_.front() : std::to_string(engines) + " engines", engines);
@@ -234,6 +250,7 @@ class Reload final : public Subcommand {
   CheckpointFlags checkpoint_;
   std::vector<std::string> publishers_;
   std::string version_;
+  bool latest_ = false;  // which is what is done anyway
   ReloadRequest request_;
   Timeout timeout_;
   KeyFlags keys_;

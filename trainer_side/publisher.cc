@@ -3,9 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <deque>
 #include <limits>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,16 +15,18 @@
 #include "src/base/as_error.h"
 #include "src/base/home_process.h"
 #include "src/base/utf8.h"
+#include "src/checkpoint/formats/checkpoint.h"
 #include "src/session/offer/offer_service.h"
 #include "src/wire/frames.h"
 #include "trainer_side/declared_weights.h"
-#include "trainer_side/snapshot.h"
+#include "trainer_side/folder_orders.h"
+#include "trainer_side/kept_tensors.h"
+#include "trainer_side/kept_versions.h"
+#include "trainer_side/published_state.h"
+#include "trainer_side/version_list.h"
 
 namespace layercast {
 namespace {
-
-// How long to wait until a version that has expired is released. If all goes well, it does not take that long.
-constexpr std::chrono::milliseconds kLettingGo{1000};
 
 constexpr std::size_t kMostThreads = 1024;
 constexpr std::size_t kMostInAFleet = 64;
@@ -53,64 +53,24 @@ PublisherOptions Checked(PublisherOptions options) {
 
 }  // namespace
 
-struct PublishedVersion::State {
-  std::shared_ptr<OfferedVersion> offered;  // the second owner is the service
-  std::mutex mutex;
-  Snapshot memory;                     // empty for a stream, and once released; guarded by mutex
-  std::shared_ptr<WalkFunction> walk;  // of a stream, empty once released; the other owner is `offered`, in its walks
-  OfferService* service = nullptr;     // null once released, or the publisher is gone; guarded by mutex
-
-  void Withdraw() {
-    const std::lock_guard lock(mutex);
-    if (service != nullptr) service->Withdraw(offered);
-  }
-
-  // Has the version's readers refused.
-  void Expire() {
-    const std::lock_guard lock(mutex);
-    if (service != nullptr) service->Expire(offered);
-  }
-
-  // When it has returned true, no channel reads the memory any more.
-  bool WaitReleased(std::chrono::milliseconds timeout) {
-    const bool released = offered->WaitReleased(Deadline::After(timeout));
-    const std::lock_guard lock(mutex);
-    if (service == nullptr) return true;
-    if (released) {
-      service->Forget(offered);
-      LetGo();
-    }
-    return released;
-  }
-
-  // Called when the publisher is destroyed, and with it its arena, where the memory lies.
-  void Orphan() {
-    offered->Retire();
-    const std::lock_guard lock(mutex);
-    LetGo();
-  }
-
- private:
-  // Drops the memory and the way to the publisher, because the user may keep a handle for as long as they like.
-  void LetGo() {
-    memory = Snapshot();
-    if (walk != nullptr) *walk = nullptr;  // nobody walks what is released
-    service = nullptr;
-  }
-};
-
 const Version& PublishedVersion::version() const { return state_->offered->manifest().version(); }
 const std::string& PublishedVersion::run() const { return state_->offered->provenance().run; }
 void PublishedVersion::Withdraw() const { state_->Withdraw(); }
 bool PublishedVersion::WaitReleased(std::chrono::milliseconds timeout) const { return state_->WaitReleased(timeout); }
 int PublishedVersion::readers() const { return state_->offered->readers(); }
 
-class Publisher::Impl {
+class Publisher::Impl final : public VersionKeeper {
  public:
   explicit Impl(const PublisherOptions& options)
       : options_(Checked(options)),
         pool_(options.threads),
         failpoints_(FailPoints::FromEnvironment("publisher")),
+        kept_({.retained_versions = options.retained_versions,
+               .retained_bytes = options.retained_bytes,
+               .evicted_versions = options.evicted_versions}),
+        orders_(
+            options.allow_paths, [this](const FolderOrder& order) { return PublishFolder(order); },
+            [this] { return kept_.FreeOrdered(); }),
         service_({.endpoint = options.endpoint,
                   .keys = Keys::From(options.keys),
                   .name = "publisher",
@@ -118,19 +78,29 @@ class Publisher::Impl {
                   .peer_timeout = options.peer_timeout,
                   .eviction_time = options.eviction_time,
                   .channels = options.channels,
-                  .nccl_fleet = options.nccl_fleet},
+                  .nccl_fleet = options.nccl_fleet,
+                  .keeper = this},
                  pool_, failpoints_, &device_tensors_) {}
 
-  ~Impl() {
+  ~Impl() override {
+    orders_.Stop();
     service_.Stop();
-    for (const auto& state : current_) state->Orphan();
-    for (const auto& state : evicted_) state->Orphan();
+    kept_.Orphan();
   }
 
   std::string endpoint() const { return service_.endpoint(); }
+  wire::VersionsAnswer List() const override { return kept_.List(); }
+  void Pin(const wire::PinVersion& order) override { kept_.Pin(order); }
+  void Evict(const wire::EvictVersion& order) override {
+    kept_.Evict(order);
+    orders_.Free();
+  }
+  void Publish(wire::PublishFolder order, Answer answer) override {
+    orders_.Put({std::move(order), std::move(answer)});
+  }
   bool IsHere() const { return home_.IsHere(); }
 
-  std::shared_ptr<PublishedVersion::State> Publish(PublishOptions options, Weights weights) {
+  std::shared_ptr<PublishedState> Publish(PublishOptions options, Weights weights) {
     home_.Expect("a publisher");
     CheckName("lineage", options.lineage);
     if (!options.run) options.run = RunFromEnvironment();
@@ -144,42 +114,40 @@ class Publisher::Impl {
       std::atomic<std::thread::id>& publishing;
       ~Done() { publishing = std::thread::id(); }
     } done{publishing_};
-    CheckNewer(options);
+    kept_.CheckNewer(options);
     if (!weights.walk) throw Error(ErrorCode::kInvalidArgument, "weights without a walk");
     ExpectWithin("config (bytes)", std::size_t{0}, weights.config.size(), wire::kMaxConfigBytes);
-    FreeEvicted();
+    kept_.FreeEvicted();
     auto state = options.mode == PublishMode::kStream ? OfferStream(options, std::move(weights))
                                                       : OfferSnapshot(options, weights);
     service_.Offer(state->offered);
     last_layout_ = state->offered->manifest().layout();
-    last_step_[options.lineage] = options.step;
-    current_.push_back(state);
-    while (current_.size() > options_.retained_versions) {
-      current_.front()->Withdraw();
-      evicted_.push_back(std::move(current_.front()));
-      current_.pop_front();
-    }
+    kept_.Add(state, options);
     return state;
   }
 
  private:
-  void CheckNewer(const PublishOptions& options) const {
-    const auto last = last_step_.find(options.lineage);
-    if (last == last_step_.end() || options.step > last->second) return;
-    throw Error(ErrorCode::kInvalidArgument, "lineage '" + options.lineage + "': expected a step after " +
-                                                 std::to_string(last->second) + ", got " +
-                                                 std::to_string(options.step));
+  PublishedFolder PublishFolder(const FolderOrder& order) {
+    Weights weights = Weights::FromCheckpoint({.path = order.path, .load_format = order.load_format});
+    const std::string lineage = order.lineage.empty() ? kept_.NewestLineage() : order.lineage;
+    const auto state = Publish({.lineage = lineage.empty() ? DefaultLineage(order.path) : lineage,
+                                .step = order.step,
+                                .run = order.run.empty() ? std::nullopt : std::optional(order.run)},
+                               std::move(weights));
+    const Manifest& manifest = state->offered->manifest();
+    return {manifest.version(), manifest.size(), manifest.total_bytes()};
   }
 
-  std::shared_ptr<PublishedVersion::State> OfferSnapshot(const PublishOptions& options, const Weights& weights) {
-    auto state = std::make_shared<PublishedVersion::State>();
+  std::shared_ptr<PublishedState> OfferSnapshot(const PublishOptions& options, const Weights& weights) {
+    auto state = std::make_shared<PublishedState>();
     state->service = &service_;
     WorkClock clock;
     state->memory = TakeSnapshot(options, weights, last_layout_,
                                  {.host = service_.arena(),
                                   .device = device_tensors_,
                                   .keeps = [this](const Device& device) { return service_.carries(device); },
-                                  .pool = pool_});
+                                  .pool = pool_,
+                                  .kept = &copies_});
     const Offer offer{.id = service_.NextOfferId(), .tensors = state->memory.tensors, .device = state->memory.device};
     DigestsBySchedule digests = service_.DigestsOfAsked(state->memory.manifest.layout_digest(), offer);
     state->offered =
@@ -188,12 +156,12 @@ class Publisher::Impl {
     return state;
   }
 
-  std::shared_ptr<PublishedVersion::State> OfferStream(const PublishOptions& options, Weights weights) {
+  std::shared_ptr<PublishedState> OfferStream(const PublishOptions& options, Weights weights) {
     if (weights.specs.empty() && options.part.ranks == 1) {
       throw Error(ErrorCode::kInvalidArgument, "a stream needs its tensors' specs beforehand: engines plan with them");
     }
     auto layout = LayOut(LaidOut(weights), options.part.ranks != 1, last_layout_);
-    auto state = std::make_shared<PublishedVersion::State>();
+    auto state = std::make_shared<PublishedState>();
     state->service = &service_;
     state->walk = std::make_shared<WalkFunction>(std::move(weights.walk));
     state->offered = std::make_shared<OfferedVersion>(
@@ -212,16 +180,6 @@ class Publisher::Impl {
     return tensors;
   }
 
-  // Frees evicted versions that nobody reads any more, and the oldest ones anyway if there are too many. Called
-  // whenever a new version is published.
-  void FreeEvicted() {
-    std::erase_if(evicted_, [](const auto& state) { return state->WaitReleased(std::chrono::milliseconds(0)); });
-    if (evicted_.size() <= options_.evicted_versions) return;
-    for (std::size_t i = 0; i < evicted_.size() - options_.evicted_versions; ++i) evicted_[i]->Expire();
-    std::erase_if(evicted_,
-                  [](const auto& state) { return state->offered->expired() && state->WaitReleased(kLettingGo); });
-  }
-
   const HomeProcess home_;
   const PublisherOptions options_;
   WorkerPool pool_;
@@ -229,12 +187,11 @@ class Publisher::Impl {
   std::mutex mutex_;
   std::atomic<std::thread::id> publishing_{};  // who holds mutex_ in Publish, and so may not take it again
   DeviceTensors device_tensors_{OpenCudaStream, pool_};
+  KeptVersions kept_;
+  FolderOrders orders_;  // before the service, which hands it orders
   OfferService service_;
-  // The other owners of these states are the caller's handles.
-  std::deque<std::shared_ptr<PublishedVersion::State>> current_;   // oldest first; guarded by mutex_
-  std::vector<std::shared_ptr<PublishedVersion::State>> evicted_;  // oldest first; guarded by mutex_
-  std::map<std::string, std::uint64_t> last_step_;                 // by lineage; guarded by mutex_
-  std::shared_ptr<const ManifestLayout> last_layout_;              // guarded by mutex_
+  KeptTensors copies_;                                 // guarded by mutex_
+  std::shared_ptr<const ManifestLayout> last_layout_;  // guarded by mutex_
 };
 
 Publisher::Publisher(const PublisherOptions& options)
@@ -245,6 +202,12 @@ Publisher::~Publisher() {
   }
 }
 std::string Publisher::endpoint() const { return impl_->endpoint(); }
+
+VersionList Publisher::Versions() const { return ToVersionList(impl_->List()); }
+void Publisher::Pin(const Version& version, bool pin) {
+  impl_->Pin({version.lineage, version.step, version.digest, pin});
+}
+void Publisher::Evict(const Version& version) { impl_->Evict({version.lineage, version.step, version.digest}); }
 
 PublishedVersion Publisher::Publish(const PublishOptions& options, Weights weights) {
   return PublishedVersion(NamingWhatRanOut([&] { return impl_->Publish(options, std::move(weights)); }));

@@ -35,8 +35,9 @@ class Growing {
       Copy(named);
     }
     // The copy is what is digested, because the source may change.
-    snapshot_.tensors.push_back({named.tensor.data, static_cast<std::uint64_t>(named.tensor.num_bytes())});
     if (!OnDevice()) summaries_.push_back(SummaryOf(named.name, named.tensor, places_.pool));
+    if (!OnDevice() && !borrowed_) ShareLast(named.tensor);
+    snapshot_.tensors.push_back({named.tensor.data, static_cast<std::uint64_t>(named.tensor.num_bytes())});
     named_.push_back(std::move(named));
   }
 
@@ -114,7 +115,15 @@ class Growing {
     tensor.data = copy.data();
     tensor.device = device_;
     named.owner.reset();  // frees what was gathered for this step of the walk
-    snapshot_.copies.push_back(std::move(copy));
+    snapshot_.copies.push_back(std::make_shared<const Buffer>(std::move(copy)));
+  }
+
+  // Puts a copy of the same bytes in place of the tensor's, if another version has one.
+  void ShareLast(TensorView& tensor) {
+    if (places_.kept == nullptr) return;
+    std::shared_ptr<const Buffer>& copy = snapshot_.copies.back();
+    copy = places_.kept->Keep(std::move(copy), summaries_.back().digest);
+    tensor.data = copy->data();
   }
 
   const bool borrowed_;

@@ -48,16 +48,18 @@ void EndSignal::Wait() { WaitFor(-1); }
 
 bool EndSignal::WaitOr(const WakeUp& other) { return WaitFor(other.fd()); }
 
-bool EndSignal::WaitFor(int other_fd) {
+bool EndSignal::WaitUpTo(std::chrono::milliseconds time) { return WaitFor(-1, static_cast<int>(time.count())); }
+
+bool EndSignal::WaitFor(int other_fd, int milliseconds) {
   while (true) {
     pollfd fds[] = {{signals_.get(), POLLIN, 0}, {other_fd, POLLIN, 0}};  // poll ignores a negative descriptor
-    ::poll(fds, 2, -1);
+    const int ready = ::poll(fds, 2, milliseconds);
     signalfd_siginfo signal = {};
     if (::read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
       log::info("ending: SIG{}", ::sigabbrev_np(static_cast<int>(signal.ssi_signo)));
       return true;
     }
-    if (fds[1].revents != 0) return false;
+    if (fds[1].revents != 0 || ready == 0) return false;
   }
 }
 

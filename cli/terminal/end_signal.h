@@ -2,6 +2,8 @@
 // a program that was started by nohup, SIGHUP is none.
 #pragma once
 
+#include <chrono>
+
 #include "src/base/unique_fd.h"
 #include "src/net/wake_up.h"
 
@@ -15,9 +17,11 @@ class EndSignal {
   void Wait();
   // Waits until a signal arrives or `other` rings. Returns true if a signal has arrived.
   bool WaitOr(const WakeUp& other);
+  // Waits until a signal arrives or the time has passed. Returns true if a signal has arrived.
+  bool WaitUpTo(std::chrono::milliseconds time);
 
  private:
-  bool WaitFor(int other_fd);
+  bool WaitFor(int other_fd, int milliseconds = -1);
 
   UniqueFd signals_;
 };

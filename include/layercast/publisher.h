@@ -9,6 +9,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "layercast/checkpoint_source.h"
@@ -54,7 +56,10 @@ struct LAYERCAST_PUBLIC Weights {
 struct PublisherOptions {
   std::string endpoint = "tcp://127.0.0.1:0";  // of the control link; port 0 picks a free one
   KeyOptions keys{};                           // whom it admits; without any, an address beyond loopback is refused
-  std::size_t retained_versions = 2;           // kept for late joiners, 1 or more; older ones are evicted
+  std::size_t retained_versions = 2;           // kept, 1 or more; older ones that are not pinned are evicted
+  // Older versions are evicted while all that are kept take more memory than that, but for the newest and those that
+  // are pinned. What several versions have alike counts once, and is there once. 0: no bound.
+  std::uint64_t retained_bytes = 0;
   // How many evicted versions live on for the engines that still read them. If there are more when another version is
   // published, the readers of the oldest are refused, by an error that names the version, and its memory is freed. So
   // there are never more than retained_versions + evicted_versions + 1 versions.
@@ -70,6 +75,9 @@ struct PublisherOptions {
   std::chrono::milliseconds peer_timeout{5000};
   // The data channels that engines may choose from ("shm", "zmq"). Empty: all that work here, except "cuda_ipc".
   std::vector<std::string> channels{};
+  // Folders: what lies in them, or is one of them, may be published by whoever reaches the endpoint
+  // (RemotePublisher::PublishFolder). Empty: nothing may.
+  std::vector<std::string> allow_paths{};
   std::size_t nccl_fleet = 1;  // how many ranks that take the same bytes over `nccl` are served together: 1 to 64
 };
 
@@ -88,7 +96,9 @@ struct PublishOptions {
   // Which run of the trainer this is, the same on all its ranks, and another one whenever the whole trainer is started
   // anew: engines take the parts of one version from one run, never what two have published under one name. A name like
   // a lineage's; empty: unknown, which engines accept of all parts or of none. Not given: RunFromEnvironment(). It is
-  // no part of the version, and of a trainer with one publisher nothing depends on it.
+  // no part of the version. A run that begins at a step which its lineage has already, as one that was resumed does,
+  // *shadows* that version and all later ones: `lineage@step` then means the new run's, and the old ones go by their
+  // digests. A version without a run counts to the lineage's latest.
   std::optional<std::string> run{};
 };
 
@@ -96,6 +106,34 @@ struct PublishOptions {
 // calls every run without an --rdzv-id), else SLURM_JOB_ID, else empty. Throws kInvalidArgument, naming the variable,
 // if that is no name.
 LAYERCAST_PUBLIC std::string RunFromEnvironment();
+
+// A version that a publisher keeps, or that is evicted and still read. Value.
+struct KeptVersion {
+  Version version;
+  std::string run;  // PublishOptions::run; empty: unknown
+  PublishMode mode = PublishMode::kSnapshot;
+  std::uint64_t bytes = 0;
+  std::uint64_t added_bytes = 0;  // of the publisher's memory: what no older version in the list has; 0 if borrowed
+  int readers = 0;                // sessions that are open now
+  std::chrono::system_clock::time_point published;
+  bool pinned = false;
+  bool evicted = false;
+  bool shadowed = false;  // a later run of the lineage has taken its step over: it goes by its digest alone
+};
+
+// Value.
+struct LAYERCAST_PUBLIC VersionList {
+  std::uint64_t retained_versions = 0;  // as in PublisherOptions
+  std::uint64_t retained_bytes = 0;
+  std::uint64_t memory_bytes = 0;     // that all of them take together
+  std::vector<KeptVersion> versions;  // oldest first
+
+  // The version called "run-17@42", "run-17@42:0123456789abcdef", or by 8 or more digits of its digest. Throws
+  // kNotFound, naming those that there are, and kInvalidArgument if digits are of several.
+  const KeptVersion& Named(std::string_view text) const;
+};
+
+struct PublishedState;
 
 // Follows one published version. Value; copies follow the same version. Thread-safe.
 class LAYERCAST_PUBLIC PublishedVersion {
@@ -115,9 +153,8 @@ class LAYERCAST_PUBLIC PublishedVersion {
 
  private:
   friend class Publisher;
-  struct LAYERCAST_HIDDEN State;
-  explicit PublishedVersion(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  std::shared_ptr<State> state_;  // the second owner is the publisher
+  explicit PublishedVersion(std::shared_ptr<PublishedState> state) : state_(std::move(state)) {}
+  std::shared_ptr<PublishedState> state_;  // the second owner is the publisher
 };
 
 // Resource; thread-safe. A child that was forked cannot use it: Publish throws kFailedPrecondition there.
@@ -142,14 +179,47 @@ class LAYERCAST_PUBLIC Publisher {
   // must be complete when a walk yields it, for Publish waits for none of the trainer's CUDA streams.
   // Throws kCorrupt, naming tensor and index, on NaN or infinity; kInvalidArgument on a lineage or a run that is not
   // UTF-8 without control characters, of at most 1024 bytes, a config that is too long, a step that is not newer than
-  // the lineage's last, a repeated name (but for parts of a tensor that are apart), a part that leaves its tensor, a
-  // tensor without bytes, or no tensor; kFailedPrecondition if the walk of a Publish calls it; kUnsupported on a tensor
-  // in device memory if the build has no CUDA, or if it is borrowed and a channel does not reach it.
+  // the last of its run, a run that another has followed, a repeated name (but for parts of a tensor that are apart), a
+  // part that leaves its tensor, a tensor without bytes, or no tensor; kFailedPrecondition if the walk of a Publish
+  // calls it; kUnsupported on a tensor in device memory if the build has no CUDA, or if it is borrowed and a channel
+  // does not reach it.
   PublishedVersion Publish(const PublishOptions& options, Weights weights);
+
+  // What is kept, and evicted versions that are still read.
+  VersionList Versions() const;
+  // A version that is pinned is not evicted, and does not count among the retained ones; 16 may be. Throws kNotFound,
+  // naming what is kept.
+  void Pin(const Version& version, bool pin = true);
+  // No engine may begin to take the version any more; when nobody reads it, its memory is freed. Throws kNotFound, and
+  // kFailedPrecondition if it is pinned.
+  void Evict(const Version& version);
 
  private:
   class LAYERCAST_HIDDEN Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+// A publisher of another process, by its endpoint. Value. Every call throws kUnavailable or kDeadlineExceeded, naming
+// it, and what the publisher refuses with.
+class LAYERCAST_PUBLIC RemotePublisher {
+ public:
+  // `keys` are those by which the publisher admits this process.
+  explicit RemotePublisher(std::string endpoint, KeyOptions keys = {},
+                           std::chrono::milliseconds timeout = std::chrono::milliseconds(300'000))
+      : endpoint_(std::move(endpoint)), keys_(std::move(keys)), timeout_(timeout) {}
+
+  VersionList Versions() const;
+  // As Publisher's; they return what is kept then.
+  VersionList Pin(const Version& version, bool pin = true) const;
+  VersionList Evict(const Version& version) const;
+  // Has it publish a checkpoint that it can read, by its absolute path, and waits until the version is offered. Of the
+  // options, lineage (empty: that of the publisher's newest version), step and run are heeded.
+  Version PublishFolder(const CheckpointSource& folder, const PublishOptions& options) const;
+
+ private:
+  std::string endpoint_;
+  KeyOptions keys_;
+  std::chrono::milliseconds timeout_;
 };
 
 }  // namespace layercast

@@ -49,9 +49,10 @@ LAYERCAST_PUBLIC ReloadSource FromOrigin();
 LAYERCAST_PUBLIC ReloadSource FromPath(std::string path, bool is_checkpoint_format = true);
 // Tensors are also taken to be in kernel format if the load format is `sharded_state`, or `auto` finds it to be.
 LAYERCAST_PUBLIC ReloadSource FromCheckpoint(CheckpointSource checkpoint, bool is_checkpoint_format = true);
-// Of `lineage`, or any of the publisher's if that is empty; `step`, or the publisher's newest.
+// Of `lineage`, or any of the publisher's if that is empty; `step`, or the publisher's newest. With `digest` the
+// version that has it, also where a later run of the lineage has taken its step over.
 LAYERCAST_PUBLIC ReloadSource FromPublisher(std::string endpoint, std::string lineage = "",
-                                            std::optional<std::uint64_t> step = std::nullopt);
+                                            std::optional<std::uint64_t> step = std::nullopt, Digest digest = {});
 // For a sharded trainer: `endpoints`, in any order, are those of all its ranks, each of which publishes what it holds.
 LAYERCAST_PUBLIC ReloadSource FromPublishers(std::vector<std::string> endpoints, std::string lineage = "",
                                              std::optional<std::uint64_t> step = std::nullopt);

@@ -26,6 +26,7 @@ Json ReloadParams(const ReloadRequest& request) {
   if (request.version) {
     params["lineage"] = request.version->lineage;
     params["step"] = request.version->step;
+    if (request.version->digest) params["digest"] = request.version->digest.ToHex();
   }
   if (!request.engine.empty()) params["engine"] = request.engine;
   if (request.partial) params["partial"] = true;

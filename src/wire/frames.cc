@@ -12,10 +12,45 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x4657434C;  // "LCWF"
 
-constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
-    "hello",        "welcome",    "subscribe",  "need_schedule", "subscribed", "tensors_ready", "tensor_done",
-    "stream_end",   "ping",       "pong",       "bye",           "refused",    "status",        "status_answer",
-    "more_digests", "fetch_from", "relay_lost", "chunks_ready",  "progress",   "cost_request",  "serving_cost"};
+constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {"hello",
+                                                                               "welcome",
+                                                                               "subscribe",
+                                                                               "need_schedule",
+                                                                               "subscribed",
+                                                                               "tensors_ready",
+                                                                               "tensor_done",
+                                                                               "stream_end",
+                                                                               "ping",
+                                                                               "pong",
+                                                                               "bye",
+                                                                               "refused",
+                                                                               "status",
+                                                                               "status_answer",
+                                                                               "more_digests",
+                                                                               "fetch_from",
+                                                                               "relay_lost",
+                                                                               "chunks_ready",
+                                                                               "progress",
+                                                                               "cost_request",
+                                                                               "serving_cost",
+                                                                               "versions",
+                                                                               "versions_answer",
+                                                                               "pin_version",
+                                                                               "evict_version",
+                                                                               "publish_folder",
+                                                                               "published_folder"};
+
+// What each of them is for, in the same order.
+constexpr std::array<RequestKind, std::variant_size_v<Message>> kKinds = [] {
+  std::array<RequestKind, std::variant_size_v<Message>> kinds{};
+  const auto set = [&](RequestKind kind, std::initializer_list<std::size_t> types) {
+    for (const std::size_t type : types) kinds[type - 1] = kind;
+  };
+  set(RequestKind::kSession, {1, 3, 7, 9, 11, 17, 19, 20});
+  set(RequestKind::kRead, {13, 22});
+  set(RequestKind::kPublish, {24, 25, 26});
+  return kinds;
+}();
 
 // Every field here is called what its errors call it, in whichever part of it they are.
 
@@ -49,6 +84,13 @@ void Digests(auto& archive, auto& digests) {
   List<std::uint32_t>(archive, digests, 16, "chunk digests", [&](auto& digest) { OneDigest(archive, digest); });
 }
 
+// The three fields that name a version.
+void Named(auto& archive, auto& version) {
+  Text(archive, version.lineage, "lineage");
+  archive.Number(version.step, "step");
+  OneDigest(archive, version.digest);
+}
+
 void Floats(auto& archive, auto& values) {
   List<std::uint32_t>(archive, values, 4, "amax", [&](auto& value) { archive.Float(value, "amax"); });
 }
@@ -76,8 +118,13 @@ void Fields(auto& archive, Is<Hello> auto& hello) {
   archive.Number(hello.ranks, "ranks");
   OneHost(archive, hello.host);
   Text(archive, hello.lineage, "lineage");
-  Flag(archive, hello.step_known, "step known");
+  std::uint8_t known = hello.digest ? 2 : hello.step_known ? 1 : 0;
+  archive.Number(known, "step known");
+  if (known > 2) archive.Refuse("step known: expected 0, 1 or 2, got " + std::to_string(known));
+  archive.Set(hello.step_known, known != 0);
   archive.Number(hello.step, "step");
+  if (known == 2) OneDigest(archive, hello.digest);
+  if (known == 2 && !hello.digest) archive.Refuse("digest: expected one, got zeros");
 }
 
 void Cost(auto& archive, auto& cost) {
@@ -206,6 +253,45 @@ void Fields(auto& archive, Is<Progress> auto& progress) {
 
 void Fields(auto& archive, Is<ServingCost> auto& cost) { archive.Number(cost.core_us, "core time"); }
 
+void Fields(auto& archive, Is<VersionsAnswer> auto& answer) {
+  archive.Number(answer.retained_versions, "retained versions");
+  archive.Number(answer.retained_bytes, "retained bytes");
+  archive.Number(answer.memory_bytes, "memory");
+  List<std::uint32_t>(archive, answer.versions, 60, "versions", [&](auto& version) {
+    Named(archive, version);
+    Text(archive, version.run, "run");
+    Flag(archive, version.stream, "mode");
+    archive.Number(version.bytes, "bytes");
+    archive.Number(version.added_bytes, "added bytes");
+    archive.Number(version.readers, "readers");
+    archive.Number(version.published_ms, "published");
+    Flag(archive, version.pinned, "pinned");
+    Flag(archive, version.evicted, "evicted");
+    Flag(archive, version.shadowed, "shadowed");
+  });
+}
+
+void Fields(auto& archive, Is<PinVersion> auto& pin) {
+  Named(archive, pin);
+  Flag(archive, pin.pinned, "pinned");
+}
+
+void Fields(auto& archive, Is<EvictVersion> auto& evict) { Named(archive, evict); }
+
+void Fields(auto& archive, Is<PublishFolder> auto& folder) {
+  Text(archive, folder.path, "path");
+  Text(archive, folder.load_format, "load format");
+  Text(archive, folder.lineage, "lineage");
+  archive.Number(folder.step, "step");
+  Text(archive, folder.run, "run");
+}
+
+void Fields(auto& archive, Is<PublishedFolder> auto& published) {
+  Named(archive, published);
+  archive.Number(published.tensors, "tensors");
+  archive.Number(published.bytes, "bytes");
+}
+
 template <typename Empty>
   requires std::is_empty_v<Empty>
 void Fields(auto& /*archive*/, Empty& /*message*/) {}
@@ -236,6 +322,7 @@ Message MakeMessage(std::size_t index, std::index_sequence<I...> /*all*/) {
 }  // namespace
 
 std::string_view MessageName(const Message& message) { return kNames[message.index()]; }
+RequestKind KindOf(const Message& message) { return kKinds[message.index()]; }
 
 std::vector<std::byte> Encode(const Frame& frame) {
   ArchiveWriter writer;

@@ -43,6 +43,8 @@ struct Hello {
   std::string lineage;  // empty: any
   bool step_known = false;
   std::uint64_t step = 0;
+  // Set: the version of this digest, and if a lineage is named, of that lineage and step too. Then step_known is true.
+  Digest digest{};
   bool operator==(const Hello&) const = default;
 };
 
@@ -234,10 +236,83 @@ struct ServingCost {
   bool operator==(const ServingCost&) const = default;
 };
 
+// Asks a publisher for its VersionsAnswer. This and the requests below need no session.
+struct VersionsRequest {
+  bool operator==(const VersionsRequest&) const = default;
+};
+
+// A version that a publisher keeps, or that is evicted and still read.
+struct KeptVersion {
+  std::string lineage;
+  std::uint64_t step = 0;
+  Digest digest;
+  std::string run{};  // as in Welcome
+  bool stream = false;
+  std::uint64_t bytes = 0;
+  std::uint64_t added_bytes = 0;  // of the publisher's memory: what no older version in the list has
+  std::uint32_t readers = 0;
+  std::uint64_t published_ms = 0;  // since 1970
+  bool pinned = false;
+  bool evicted = false;
+  bool shadowed = false;  // a later run of the lineage has taken its step over
+  bool operator==(const KeptVersion&) const = default;
+};
+
+struct VersionsAnswer {
+  std::uint64_t retained_versions = 0;  // PublisherOptions::retained_versions
+  std::uint64_t retained_bytes = 0;     // PublisherOptions::retained_bytes; 0: no bound
+  std::uint64_t memory_bytes = 0;       // of all versions together; what several of them have counts once
+  std::vector<KeptVersion> versions;    // oldest first
+  bool operator==(const VersionsAnswer&) const = default;
+};
+
+// Exempts a version from eviction, or no longer does. Answered with VersionsAnswer.
+struct PinVersion {
+  std::string lineage;
+  std::uint64_t step = 0;
+  Digest digest;
+  bool pinned = false;
+  bool operator==(const PinVersion&) const = default;
+};
+
+// Withdraws a version that is not pinned; its memory is freed when nobody reads it any more. Answered with
+// VersionsAnswer.
+struct EvictVersion {
+  std::string lineage;
+  std::uint64_t step = 0;
+  Digest digest;
+  bool operator==(const EvictVersion&) const = default;
+};
+
+// Has a publisher publish a folder that it can read. While that takes, it answers pings.
+struct PublishFolder {
+  std::string path;
+  std::string load_format;
+  std::string lineage;  // empty: the publisher's own
+  std::uint64_t step = 0;
+  std::string run{};
+  bool operator==(const PublishFolder&) const = default;
+};
+
+struct PublishedFolder {
+  std::string lineage;
+  std::uint64_t step = 0;
+  Digest digest;
+  std::uint32_t tensors = 0;
+  std::uint64_t bytes = 0;
+  bool operator==(const PublishedFolder&) const = default;
+};
+
 // The messages in the order of their type numbers, which begin with 1.
 using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorsReady, TensorDone, StreamEnd,
                              Ping, Pong, Bye, Refused, StatusRequest, StatusAnswer, MoreDigests, FetchFrom, RelayLost,
-                             ChunksReady, Progress, CostRequest, ServingCost>;
+                             ChunksReady, Progress, CostRequest, ServingCost, VersionsRequest, VersionsAnswer,
+                             PinVersion, EvictVersion, PublishFolder, PublishedFolder>;
+
+// What a message that a publisher takes is for: a receiver's session, a look at what the publisher has, or a change of
+// that. kNone: only publishers send it.
+enum class RequestKind : std::uint8_t { kNone, kSession, kRead, kPublish };
+RequestKind KindOf(const Message& message);
 
 struct Frame {
   std::uint16_t protocol = kNewestProtocol;  // the one that the sender speaks

@@ -131,6 +131,7 @@ FetchOptions PeerSession::HowToFetch() {
   if (request_->lender) fetch.role = "lender";
   fetch.keys = environment_.keys;
   fetch.channel = channel_;
+  fetch.digest = request_->digest;
   fetch.into = Into();
   fetch.relay = relay_ ? &*relay_ : nullptr;
   fetch.peer_timeout = environment_.options.peer_timeout;

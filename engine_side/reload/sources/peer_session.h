@@ -30,6 +30,7 @@ struct PeerRequest {
   std::vector<std::string> endpoints;  // the publishers', by rank, or the lender's
   std::string lineage;
   std::optional<std::uint64_t> step;  // empty: the newest
+  Digest digest{};                    // set: the version of this digest, from one publisher
   bool lender = false;                // the endpoint is of a lender, whom only this rank asks
   std::uint64_t attempt = 0;
   std::stop_token stop{};  // once requested, every call soon ends in kCancelled

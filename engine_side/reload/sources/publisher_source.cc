@@ -39,8 +39,10 @@ class PublisherSource final : public PeerSource {
 
 }  // namespace
 
-ReloadSource FromPublisher(std::string endpoint, std::string lineage, std::optional<std::uint64_t> step) {
-  return FromPublishers({std::move(endpoint)}, std::move(lineage), step);
+ReloadSource FromPublisher(std::string endpoint, std::string lineage, std::optional<std::uint64_t> step,
+                           Digest digest) {
+  return ReloadSource(std::make_unique<PublisherSource>(
+      PeerRequest{.endpoints = {std::move(endpoint)}, .lineage = std::move(lineage), .step = step, .digest = digest}));
 }
 
 ReloadSource FromPublishers(std::vector<std::string> endpoints, std::string lineage,

@@ -22,11 +22,25 @@ ReloadSource PathFromJson(const Json& params) {
   return FromCheckpoint(CheckpointFromJson(params), params.value("is_checkpoint_format", true));
 }
 
+Digest DigestFromJson(const Json& params) {
+  if (!IsGiven(params, "digest")) return {};
+  const auto text = params["digest"].get<std::string>();
+  if (const std::optional<Digest> digest = Digest::FromHex(text)) return *digest;
+  throw Error(ErrorCode::kInvalidArgument, "params: digest: expected 32 hexadecimal digits, got '" + text + "'");
+}
+
 ReloadSource PublisherFromJson(const Json& params) {
   std::optional<std::uint64_t> step;
   if (IsGiven(params, "step")) step = params["step"].get<std::uint64_t>();
-  return FromPublishers(SplitEndpoints(params["publisher"].get<std::string>()), params.value("lineage", std::string()),
-                        step);
+  const auto lineage = params.value("lineage", std::string());
+  std::vector<std::string> endpoints = SplitEndpoints(params["publisher"].get<std::string>());
+  const Digest digest = DigestFromJson(params);
+  if (endpoints.size() == 1) return FromPublisher(std::move(endpoints.front()), lineage, step, digest);
+  if (digest && !step) {  // none of them has the whole version, whose digest it is
+    throw Error(ErrorCode::kInvalidArgument,
+                "params: digest: expected lineage and step beside it where several publishers have a version");
+  }
+  return FromPublishers(std::move(endpoints), lineage, step);
 }
 
 ReloadSource LentFromJson(const Json& lent, int engine_rank) {

@@ -26,8 +26,8 @@ bool IsDummy(const nlohmann::ordered_json& params);
 bool RanksNameTheirOwn(const nlohmann::ordered_json& params);
 
 // The source that the parameters name. `{}` is the origin. A checkpoint or random weights are given as above,
-// publishers as `{"publisher": "EP1,EP2", "lineage": L, "step": N}`. What another engine lends is given as follows, and
-// each rank takes its own entry:
+// publishers as `{"publisher": "EP1,EP2", "lineage": L, "step": N, "digest": HEX}`. What another engine lends is given
+// as follows, and each rank takes its own entry:
 // `{"lent": {"version": VERSION, "ranks": [{"endpoint": EP, "served_digest": HEX}]}}`.
 ReloadSource SourceFromJson(const nlohmann::ordered_json& params, int engine_rank);
 

@@ -57,6 +57,8 @@ struct FetchOptions {
   std::string role = "publisher";         // of the peers, in errors
   Keys keys{};                            // for the control links; `channels` has its own
   std::string channel;  // "shm", "zmq", ...: that one or an error; empty: the fastest that both ends have
+  // Of the version that is wanted, whatever its name means to the publisher now; all zeros: any. Of one publisher.
+  Digest digest{};
   bool measure = true;  // measures the channels before one is chosen
   // How many chunks may be under way at once: the receiver's credits. Its publishers share them, but each gets a few.
   // They keep the wire busy while a layer is being finished.

@@ -25,7 +25,8 @@ FetchOptions Unmeasured(FetchOptions options) {
   return options;
 }
 
-wire::Hello MakeHello(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step) {
+wire::Hello MakeHello(const ReceiverIdentity& self, const std::string& lineage, std::optional<std::uint64_t> step,
+                      const Digest& digest) {
   wire::Hello hello;
   hello.engine = self.engine;
   hello.attempt = self.attempt;
@@ -33,8 +34,9 @@ wire::Hello MakeHello(const ReceiverIdentity& self, const std::string& lineage, 
   hello.ranks = static_cast<std::uint32_t>(self.ranks);
   hello.host = MyHost();
   hello.lineage = lineage;
-  hello.step_known = step.has_value();
+  hello.step_known = step.has_value() || digest;
   hello.step = step.value_or(0);
+  hello.digest = digest;
   return hello;
 }
 
@@ -59,8 +61,9 @@ PublisherSession::PublisherSession(const std::string& endpoint, const PublisherS
 
 void PublisherSession::Open(const std::string& lineage, std::optional<std::uint64_t> step, Deadline deadline) {
   deadline = deadline.OrStop(options_.stop);
-  const wire::Welcome welcome = link_.Greet(MakeHello(self_, lineage, step), deadline);
+  const wire::Welcome welcome = link_.Greet(MakeHello(self_, lineage, step, options_.digest), deadline);
   manifest_ = Manifest::Decode(welcome.manifest, LayoutOf(options_, endpoint()));
+  ExpectDigest();
   run_ = welcome.run;
   config_.assign(reinterpret_cast<const char*>(welcome.config.data()), welcome.config.size());
   mode_ = welcome.stream ? PublishMode::kStream : PublishMode::kSnapshot;
@@ -71,6 +74,12 @@ void PublisherSession::Open(const std::string& lineage, std::optional<std::uint6
   share_.endpoint = endpoint();
   share_.channel = channel_use_.name;
   layercast::Note(welcome.cost, share_);
+}
+
+void PublisherSession::ExpectDigest() const {
+  if (!options_.digest || options_.digest == manifest_.version().digest) return;
+  throw Error(ErrorCode::kCorrupt, "publisher " + endpoint() + ": expected the version of digest " +
+                                       options_.digest.ToHex() + ", got " + manifest_.version().ToString());
 }
 
 void PublisherSession::Ask(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, bool takes_relays,

@@ -73,6 +73,7 @@ class PublisherSession {
   std::optional<wire::FetchFrom> TakeFetchFrom() { return std::exchange(fetch_from_, std::nullopt); }
 
  private:
+  void ExpectDigest() const;
   const AmaxRequest* FindRequest(std::uint32_t tensor) const;  // null: nothing was asked for
   [[noreturn]] void RefuseAmax(std::uint32_t tensor, float amax) const;
 

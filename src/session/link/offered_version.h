@@ -3,6 +3,7 @@
 // service and its parts.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -41,7 +42,8 @@ struct Provenance {
 // Who uses a version: receivers' sessions, and walks of a stream, which may go on for a moment after the last session.
 enum class VersionUse : std::uint8_t { kReader, kWalk };
 
-// Resource; thread-safe. Immutable except for the count of its uses, and for whether it is retired or expired.
+// Resource; thread-safe. Immutable except for the count of its uses, and for whether it is retired, expired or
+// shadowed.
 class OfferedVersion {
  public:
   // A snapshot: `offer` holds every tensor of the manifest. `borrowed` says that they lie in memory which is not the
@@ -74,6 +76,9 @@ class OfferedVersion {
   // Says that the memory of a retired version is needed, so that those who read it are to let go at once.
   void Expire();
   bool expired() const;
+  // Says that a later run of the lineage has taken the version's step over.
+  void Shadow() { shadowed_ = true; }
+  bool shadowed() const { return shadowed_; }
   // How long ago the version was retired; 0: it is not.
   Deadline::Clock::duration RetiredFor() const;
 
@@ -91,6 +96,7 @@ class OfferedVersion {
   const bool layer_order_ = false;
   const Provenance provenance_;
   const DigestsBySchedule chunk_digests_;
+  std::atomic<bool> shadowed_{false};
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::map<VersionUse, int> uses_;                      // guarded by mutex_

@@ -71,7 +71,8 @@ class OfferService::Impl {
                         .asked = asked_,
                         .take_offer_ids = [this](std::uint64_t count) { return next_offer_id_.fetch_add(count); }},
             .channels = [this](const OfferedVersion& version) { return ChannelsOf(version); },
-            .core_seconds = [this] { return CoreSeconds(); }});
+            .core_seconds = [this] { return CoreSeconds(); },
+            .keeper = options.keeper});
     thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
   }
 

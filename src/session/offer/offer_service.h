@@ -17,6 +17,8 @@
 
 namespace layercast {
 
+class VersionKeeper;
+
 struct OfferServiceOptions {
   std::string endpoint;                              // to bind; port 0 picks a free one
   Keys keys{};                                       // who is heard, and how this end proves itself; none: everybody is
@@ -27,6 +29,7 @@ struct OfferServiceOptions {
   std::size_t max_sessions = 1024;
   std::vector<std::string> channels{};  // those that are offered; empty: all that work here, but cuda_ipc
   std::size_t nccl_fleet = 1;           // how many receivers `nccl` serves together
+  VersionKeeper* keeper = nullptr;      // answers those who ask what is kept; outlives the service; null: nobody does
   bool probe = true;                    // offers bytes by which receivers measure the channels before they choose
 };
 

@@ -1,4 +1,5 @@
-// Asks what a publisher offers now. Used by `layercast status`, not by receivers.
+// Asks what a publisher offers and keeps, and gives it orders. Used by `layercast status` and `versions`, and by
+// RemotePublisher; not by receivers.
 #pragma once
 
 #include <string>
@@ -11,5 +12,10 @@ namespace layercast {
 
 // Asks over the control link, without a session. Throws kUnavailable or kDeadlineExceeded naming the publisher.
 wire::StatusAnswer AskPublisherStatus(const std::string& endpoint, const Keys& keys, Deadline deadline);
+// The same, for the versions that it keeps; `order` is a VersionsRequest, PinVersion or EvictVersion. Throws what the
+// publisher refuses with, too.
+wire::VersionsAnswer AskVersions(const std::string& endpoint, const Keys& keys, wire::Message order, Deadline deadline);
+// Has the publisher publish a folder, and waits until the version is offered.
+wire::PublishedFolder OrderFolder(const std::string& endpoint, const Keys& keys, wire::PublishFolder order, Deadline deadline);
 
 }  // namespace layercast

@@ -53,7 +53,8 @@ VersionDesk::VersionDesk(DeskOptions options, const Parts& parts)
       parts_(parts),
       window_{.bytes = options_.stream_window_bytes},
       relays_(parts.context.outbox),
-      digests_(parts.context) {}
+      digests_(parts.context),
+      orders_(parts.keeper, parts.context.outbox) {}
 
 void VersionDesk::Add(std::shared_ptr<OfferedVersion> version) {
   const std::lock_guard lock(mutex_);
@@ -97,6 +98,7 @@ void VersionDesk::DropBarred(const std::string& routing_id) {
 std::vector<wire::Message> VersionDesk::Dispatch(const SessionKey& key, wire::Message message) {
   if (auto* hello = std::get_if<wire::Hello>(&message)) return Only(OnHello(key, std::move(*hello)));
   if (std::holds_alternative<wire::StatusRequest>(message)) return {Status()};
+  if (std::optional<std::vector<wire::Message>> answer = orders_.Take(key, message)) return *std::move(answer);
   const auto found = sessions_.find(key);
   if (found == sessions_.end()) {
     if (std::holds_alternative<wire::Bye>(message)) return {};
@@ -209,17 +211,24 @@ void VersionDesk::CheckMaySpeak(const SessionKey& key, const wire::Hello& hello)
 std::shared_ptr<const VersionHold> VersionDesk::HoldVersion(const wire::Hello& hello) {
   const std::lock_guard lock(mutex_);
   for (auto version = versions_.rbegin(); version != versions_.rend(); ++version) {
-    const Version& name = (*version)->manifest().version();
-    if ((hello.lineage.empty() || hello.lineage == name.lineage) && (!hello.step_known || hello.step == name.step)) {
-      return std::make_shared<const VersionHold>(*version);
-    }
+    if (Answers(**version, hello)) return std::make_shared<const VersionHold>(*version);
   }
   if (versions_.empty() && hello.lineage.empty() && !hello.step_known) {
     throw Error(ErrorCode::kNotFound, "no version is offered here");
   }
   const std::string lineage = hello.lineage.empty() ? "any lineage" : hello.lineage;
-  throw Error(ErrorCode::kNotFound, "version " + lineage + (hello.step_known ? "@" + std::to_string(hello.step) : "") +
+  const bool step = hello.step_known && (!hello.digest || !hello.lineage.empty());
+  throw Error(ErrorCode::kNotFound, "version " + lineage + (step ? "@" + std::to_string(hello.step) : "") +
+                                        (hello.digest ? " of digest " + hello.digest.ToHex() : "") +
                                         " is not offered here; offered: " + Offered());
+}
+
+// A version that a later run has shadowed goes by its digest alone.
+bool VersionDesk::Answers(const OfferedVersion& version, const wire::Hello& hello) {
+  const Version& name = version.manifest().version();
+  if (hello.digest ? hello.digest != name.digest : version.shadowed()) return false;
+  if (hello.lineage.empty()) return hello.digest || !hello.step_known || hello.step == name.step;
+  return hello.lineage == name.lineage && (!hello.step_known || hello.step == name.step);
 }
 
 std::string VersionDesk::Offered() const {
@@ -310,6 +319,9 @@ std::shared_ptr<const Schedule> VersionDesk::FindSchedule(const wire::Subscribe&
 std::vector<std::pair<SessionKey, wire::Message>> VersionDesk::LastWords() const {
   std::vector<std::pair<SessionKey, wire::Message>> words;
   for (const auto& [key, session] : sessions_) {
+    words.emplace_back(key, wire::Refused{ErrorCode::kUnavailable, "the publisher has ended"});
+  }
+  for (const SessionKey& key : orders_.Waiting()) {
     words.emplace_back(key, wire::Refused{ErrorCode::kUnavailable, "the publisher has ended"});
   }
   return words;

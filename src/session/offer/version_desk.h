@@ -17,6 +17,7 @@
 #include "src/session/link/outbox.h"
 #include "src/session/offer/complaints.h"
 #include "src/session/offer/digest_worker.h"
+#include "src/session/offer/order_desk.h"
 #include "src/session/offer/serve_context.h"
 #include "src/session/offer/stream_walk.h"
 #include "src/session/relay_tree/pace.h"
@@ -47,6 +48,7 @@ class VersionDesk {
     // The channels that carry a version, by name and address.
     std::function<std::vector<wire::ChannelAddress>(const OfferedVersion&)> channels;
     std::function<double()> core_seconds;  // what the service's threads have computed, without this desk's
+    VersionKeeper* keeper = nullptr;       // null: nobody takes orders
   };
   VersionDesk(DeskOptions options, const Parts& parts);
 
@@ -101,6 +103,7 @@ class VersionDesk {
   // Finds the version that the hello asks for and holds it in one step, so that a withdrawal cannot release it in
   // between.
   std::shared_ptr<const VersionHold> HoldVersion(const wire::Hello& hello);
+  static bool Answers(const OfferedVersion& version, const wire::Hello& hello);
   std::string Offered() const;  // "run@3, run@4"; under mutex_
   void CheckMaySpeak(const SessionKey& key, const wire::Hello& hello) const;
   std::shared_ptr<const Schedule> FindSchedule(const wire::Subscribe& subscribe);
@@ -128,6 +131,7 @@ class VersionDesk {
   std::vector<std::unique_ptr<StreamWalk>> walks_;
   RelayDesk relays_;
   DigestWorker digests_;
+  OrderDesk orders_;
   Complaints complaints_;
 };
 

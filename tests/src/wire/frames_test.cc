@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
+#include <string_view>
 
 #include "tests/support/hex.h"
 
@@ -52,6 +54,13 @@ std::vector<Frame> Examples() {
       {1, 7, Progress{1, 2, 3, 4}},
       {1, 7, CostRequest{}},
       {1, 7, ServingCost{1234}},
+      {1, 7, VersionsRequest{}},
+      {1, 7, VersionsAnswer{3, 4, 5, {{"run", 42, {1, 2}, "job-7", true, 6, 7, 8, 9, true, true, true}}}},
+      {1, 7, PinVersion{"run", 42, {1, 2}, true}},
+      {1, 7, EvictVersion{"run", 42, {1, 2}}},
+      {1, 7, PublishFolder{"/a/b", "auto", "run", 42, "job-7"}},
+      {1, 7, PublishedFolder{"run", 42, {1, 2}, 3, 4}},
+      {1, 7, Hello{1, 2, "engine-0", 3, 1, 4, {"boot", "net", "0", "17@4026"}, "run-17", true, 42, {1, 2}}},
   };
 }
 
@@ -113,6 +122,37 @@ TEST(Frames, OfEveryKindHaveTheirExactBytes) {
             "4c4357460100130007000000000000000100000000000000020000000000000003000000000000000400000000000000");
   EXPECT_EQ(Hex(Encode(examples[20])), "4c435746010014000700000000000000");
   EXPECT_EQ(Hex(Encode(examples[21])), "4c435746010015000700000000000000d204000000000000");
+  EXPECT_EQ(Hex(Encode(examples[22])), "4c435746010016000700000000000000");
+  EXPECT_EQ(Hex(Encode(examples[23])),
+            "4c4357460100170007000000000000000300000000000000040000000000000005000000000000000100000003007275"
+            "6e2a000000000000000100000000000000020000000000000005006a6f622d3701060000000000000007000000000000"
+            "0008000000"
+            "0900000000000000010101");
+  EXPECT_EQ(Hex(Encode(examples[24])),
+            "4c435746010018000700000000000000030072756e2a000000000000000100000000000000020000000000000001");
+  EXPECT_EQ(Hex(Encode(examples[25])),
+            "4c435746010019000700000000000000030072756e2a0000000000000001000000000000000200000000000000");
+  EXPECT_EQ(Hex(Encode(examples[26])),
+            "4c43574601001a00070000000000000004002f612f6204006175746f030072756e2a0000000000000005006a6f622d37");
+  EXPECT_EQ(
+      Hex(Encode(examples[27])),
+      "4c43574601001b000700000000000000030072756e2a0000000000000001000000000000000200000000000000030000000400000000"
+      "000000");
+  EXPECT_EQ(Hex(Encode(examples[28])),
+            "4c435746010001000700000000000000010002000800656e67696e652d30030000000000000001000000040000000400626f6f7403"
+            "006e6574010030070031374034303236060072756e2d3137022a00000000000000"
+            "01000000000000000200000000000000");
+}
+
+// Whoever may read may not change what is kept, and what only publishers send is no request.
+TEST(Frames, SayWhatEachRequestIsFor) {
+  std::map<RequestKind, std::set<std::string_view>> names;
+  for (const Frame& frame : Examples()) names[KindOf(frame.message)].insert(MessageName(frame.message));
+  using ::testing::UnorderedElementsAre;
+  EXPECT_THAT(names[RequestKind::kRead], UnorderedElementsAre("status", "versions"));
+  EXPECT_THAT(names[RequestKind::kPublish], UnorderedElementsAre("pin_version", "evict_version", "publish_folder"));
+  EXPECT_THAT(names[RequestKind::kSession], UnorderedElementsAre("hello", "subscribe", "tensor_done", "ping", "bye",
+                                                                 "relay_lost", "progress", "cost_request"));
 }
 
 TEST(Frames, HaveTheBytesThatFormatMdSays) {

@@ -1,0 +1,216 @@
+#include "trainer_side/kept_versions.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ranges>
+#include <utility>
+
+#include "layercast/error.h"
+#include "src/base/run_at.h"
+#include "src/base/utf8.h"
+
+namespace layercast {
+namespace {
+
+// How long to wait until a version that has expired is released. If all goes well, it does not take that long.
+constexpr std::chrono::milliseconds kLettingGo{1000};
+
+std::uint64_t MillisecondsSince1970() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
+}
+
+// Counts memory once, however many versions hold it.
+class CountedMemory {
+ public:
+  std::uint64_t Add(PublishedState& state) {
+    std::uint64_t added = 0;
+    for (const std::shared_ptr<const Buffer>& copy : state.Copies()) {
+      if (seen_.insert(copy.get()).second) added += copy->size();
+    }
+    total_ += added;
+    return added;
+  }
+  std::uint64_t total() const { return total_; }
+
+ private:
+  std::set<const Buffer*> seen_;
+  std::uint64_t total_ = 0;
+};
+
+}  // namespace
+
+void KeptVersions::CheckNewer(const PublishOptions& options) const {
+  const std::lock_guard lock(mutex_);
+  const std::string& run = *options.run;
+  const auto found = runs_.find(options.lineage);
+  if (found == runs_.end()) return;
+  const Runs& runs = found->second;
+  if (!run.empty() && runs.older.contains(run)) {
+    throw Error(ErrorCode::kInvalidArgument, "lineage " + Quote(options.lineage) + ": expected run " +
+                                                 Quote(runs.latest) + " or a new one, got " + Quote(run) +
+                                                 ", which it has followed");
+  }
+  if (!run.empty() && run != runs.latest) return;
+  if (options.step > runs.last_step) return;
+  throw Error(ErrorCode::kInvalidArgument, "lineage '" + options.lineage + "': expected a step after " +
+                                               std::to_string(runs.last_step) + ", got " +
+                                               std::to_string(options.step));
+}
+
+void KeptVersions::Add(std::shared_ptr<PublishedState> state, const PublishOptions& options) {
+  const std::lock_guard lock(mutex_);
+  const auto [found, first] =
+      runs_.try_emplace(options.lineage, Runs{.latest = *options.run, .last_step = 0, .older = {}});
+  Runs& runs = found->second;
+  if (!options.run->empty() && runs.latest != *options.run) {
+    runs.older.insert(std::exchange(runs.latest, *options.run));
+    for (std::vector<Kept>* const list : {&current_, &evicted_}) {
+      for (const Kept& kept : *list) {
+        const bool follows = kept.version().lineage == options.lineage && kept.version().step >= options.step;
+        if (follows) kept.state->offered->Shadow();
+      }
+    }
+  }
+  runs.last_step = options.step;
+  current_.push_back({.state = std::move(state), .published_ms = MillisecondsSince1970()});
+  EvictOld();
+}
+
+void KeptVersions::EvictOld() {
+  const auto unpinned = [this] { return std::ranges::count(current_, false, &Kept::pinned); };
+  const auto oldest = [this] {
+    return static_cast<std::size_t>(std::ranges::find(current_, false, &Kept::pinned) - current_.begin());
+  };
+  while (static_cast<std::size_t>(unpinned()) > limits_.retained_versions) EvictAt(oldest(), false);
+  while (oldest() + 1 < current_.size() && IsOverBytes()) EvictAt(oldest(), false);
+}
+
+bool KeptVersions::IsOverBytes() const {
+  if (limits_.retained_bytes == 0) return false;
+  CountedMemory memory;
+  for (const Kept& kept : current_) memory.Add(*kept.state);
+  return memory.total() > limits_.retained_bytes;
+}
+
+void KeptVersions::EvictAt(std::size_t index, bool ordered) {
+  const auto at = current_.begin() + static_cast<std::ptrdiff_t>(index);
+  at->state->Withdraw();
+  at->ordered = ordered;
+  evicted_.push_back(std::move(*at));
+  current_.erase(at);
+}
+
+void KeptVersions::FreeEvicted() {
+  EraseReleased();
+  std::vector<std::shared_ptr<PublishedState>> expired;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::size_t over = std::max(evicted_.size(), limits_.evicted_versions) - limits_.evicted_versions;
+    for (std::size_t i = 0; i < over; ++i) expired.push_back(evicted_[i].state);
+  }
+  for (const auto& state : expired) state->Expire();
+  for (const auto& state : expired) state->WaitReleased(kLettingGo);
+  if (!expired.empty()) EraseReleased();
+}
+
+bool KeptVersions::FreeOrdered() {
+  std::vector<std::shared_ptr<PublishedState>> ordered;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Kept& kept : evicted_ | std::views::filter(&Kept::ordered)) ordered.push_back(kept.state);
+  }
+  std::erase_if(ordered, [](const auto& state) { return !state->WaitReleased(std::chrono::milliseconds(0)); });
+  const std::lock_guard lock(mutex_);
+  std::erase_if(evicted_, [&](const Kept& kept) { return std::ranges::find(ordered, kept.state) != ordered.end(); });
+  return std::ranges::any_of(evicted_, &Kept::ordered);
+}
+
+void KeptVersions::EraseReleased() {
+  std::vector<Kept> evicted;
+  {
+    const std::lock_guard lock(mutex_);
+    evicted = evicted_;
+  }
+  std::set<const PublishedState*> released;
+  for (const Kept& kept : evicted) {
+    if (kept.state->WaitReleased(std::chrono::milliseconds(0))) released.insert(kept.state.get());
+  }
+  const std::lock_guard lock(mutex_);
+  std::erase_if(evicted_, [&](const Kept& kept) { return released.contains(kept.state.get()); });
+}
+
+wire::VersionsAnswer KeptVersions::List() const {
+  const std::lock_guard lock(mutex_);
+  wire::VersionsAnswer answer;
+  answer.retained_versions = limits_.retained_versions;
+  answer.retained_bytes = limits_.retained_bytes;
+  std::vector<std::pair<const Kept*, bool>> all;  // and whether it is evicted
+  for (const Kept& kept : evicted_) {
+    if (!kept.state->IsReleased()) all.emplace_back(&kept, true);
+  }
+  for (const Kept& kept : current_) all.emplace_back(&kept, false);
+  std::ranges::stable_sort(all, {}, [](const auto& one) { return one.first->published_ms; });
+  CountedMemory memory;
+  for (const auto& [kept, evicted] : all) {
+    const OfferedVersion& offered = *kept->state->offered;
+    answer.versions.push_back({.lineage = kept->version().lineage,
+                               .step = kept->version().step,
+                               .digest = kept->version().digest,
+                               .run = offered.provenance().run,
+                               .stream = offered.mode() == PublishMode::kStream,
+                               .bytes = offered.manifest().total_bytes(),
+                               .added_bytes = memory.Add(*kept->state),
+                               .readers = static_cast<std::uint32_t>(offered.readers()),
+                               .published_ms = kept->published_ms,
+                               .pinned = kept->pinned,
+                               .evicted = evicted || offered.retired(),
+                               .shadowed = offered.shadowed()});
+  }
+  answer.memory_bytes = memory.total();
+  return answer;
+}
+
+std::size_t KeptVersions::Find(const Version& version) const {
+  const auto found = std::ranges::find_if(current_, [&](const Kept& kept) { return kept.version() == version; });
+  if (found != current_.end()) return static_cast<std::size_t>(found - current_.begin());
+  std::string all;
+  for (const Kept& kept : current_) all += (all.empty() ? "" : ", ") + kept.version().ToString();
+  throw Error(ErrorCode::kNotFound,
+              "version " + version.ToString() + " is not kept here; kept: " + (all.empty() ? "none" : all));
+}
+
+void KeptVersions::Pin(const wire::PinVersion& order) {
+  const std::lock_guard lock(mutex_);
+  Kept& kept = current_[Find({order.lineage, order.step, order.digest})];
+  const auto pinned = static_cast<std::size_t>(std::ranges::count(current_, true, &Kept::pinned));
+  if (order.pinned && !kept.pinned && pinned >= kMostPinned) {
+    throw Error(ErrorCode::kResourceExhausted,
+                std::to_string(pinned) + " versions are pinned, the most that may be: unpin one");
+  }
+  kept.pinned = order.pinned;
+  EvictOld();
+}
+
+void KeptVersions::Evict(const wire::EvictVersion& order) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t index = Find({order.lineage, order.step, order.digest});
+  if (current_[index].pinned) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                "version " + current_[index].version().ToString() + " is pinned: unpin it before it is evicted");
+  }
+  EvictAt(index, true);
+}
+
+std::string KeptVersions::NewestLineage() const {
+  const std::lock_guard lock(mutex_);
+  return current_.empty() ? "" : current_.back().version().lineage;
+}
+
+void KeptVersions::Orphan() {
+  const std::lock_guard lock(mutex_);
+  for (const Kept& kept : current_) kept.state->Orphan();
+  for (const Kept& kept : evicted_) kept.state->Orphan();
+}
+
+}  // namespace layercast

@@ -1,0 +1,74 @@
+#include "trainer_side/watch/watched_run.h"
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "layercast/error.h"
+#include "src/base/log.h"
+#include "src/base/utf8.h"
+
+namespace layercast {
+namespace {
+
+// The checkpoint's weights, whose walk fails at its end if the files have changed since they were found whole: so a
+// trainer that writes over them cannot have a version of old and new bytes published.
+Weights Unchanged(const FoundCheckpoint& found) {
+  Weights weights = Weights::FromCheckpoint(found.path);
+  weights.walk = [walk = std::move(weights.walk), found](std::span<const std::string> order) {
+    return MakeWeightsIterator([tensors = std::shared_ptr(walk(order)), found] {
+      std::optional<NamedTensor> tensor = tensors->Next();
+      if (!tensor && FingerprintOf(found.path) != found.fingerprint) {
+        throw Error(ErrorCode::kCorrupt, Quote(found.path) + " was written to while it was read");
+      }
+      return tensor;
+    });
+  };
+  return weights;
+}
+
+}  // namespace
+
+WatchedRun::WatchedRun(Publisher& publisher, const Options& options,
+                       std::function<FolderWatch::Clock::time_point()> now)
+    : publisher_(publisher),
+      options_(options),
+      watch_(options.parent, options.quiet, std::move(now)),
+      run_(options.run) {}
+
+void WatchedRun::Look() {
+  std::vector<FoundCheckpoint> found = watch_.Look();
+  if (!last_step_ && found.size() > options_.retained_versions) {
+    found.erase(found.begin(), found.end() - static_cast<std::ptrdiff_t>(options_.retained_versions));
+  }
+  for (const FoundCheckpoint& each : found) {
+    try {
+      Publish(each);
+    } catch (const Error& error) {
+      log::warn("{} is not published: {}", Quote(each.path), error.what());
+    }
+  }
+}
+
+void WatchedRun::Publish(const FoundCheckpoint& found) {
+  if (last_step_ && found.step <= *last_step_ && !ResumesRun(found)) {
+    log::warn("{} is not published: step {} is not after {}", Quote(found.path), found.step, *last_step_);
+    return;
+  }
+  const PublishedVersion published = publisher_.Publish(
+      {.lineage = options_.lineage, .step = found.step, .run = run_.empty() ? std::nullopt : std::optional(run_)},
+      Unchanged(found));
+  last_step_ = found.step;
+  log::info("published {} from {}", published.version().ToString(), Quote(found.path));
+}
+
+// A checkpoint that is written anew, of a step that was there before, comes from a run that was resumed.
+bool WatchedRun::ResumesRun(const FoundCheckpoint& found) {
+  if (!found.again) return false;
+  run_ = (options_.run.empty() ? "" : options_.run + "-") + "resumed-" + std::to_string(++resumed_);
+  log::info("{} was written anew: it begins run {}", Quote(found.path), run_);
+  return true;
+}
+
+}  // namespace layercast
