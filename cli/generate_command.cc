@@ -10,6 +10,7 @@
 #include "cli/arguments/key_flags.h"
 #include "cli/arguments/read_answer.h"
 #include "cli/arguments/subcommand.h"
+#include "layercast/controller.h"
 #include "src/control/rpc.h"
 
 namespace layercast::cli {
@@ -61,6 +62,9 @@ class Generate final : public Subcommand {
                  "Goes on after a token that is an eos_token_id of the model's config.json or generation_config.json");
     app.add_flag("--logprobs", logprobs_, "Also prints the log-probability of each token");
     app.add_option("--repeat", repeat_, "Asks so many times, one after the other")->check(WholeNumber(1));
+    CLI::Option* const least = app.add_option("--least-version", least_version_,
+                                              "LINEAGE@STEP: an engine that serves an earlier version refuses");
+    app.add_flag("--wait", wait_, "Waits for that version, within --timeout")->needs(least);
     timeout_.Declare(app);
     keys_.Declare(app);
   }
@@ -70,7 +74,8 @@ class Generate final : public Subcommand {
     const Json params = {{"tokens", tokens_},           {"max_new", max_new_},
                          {"temperature", temperature_}, {"seed", seed_},
                          {"ignore_eos", ignore_eos_},   {"logprobs", logprobs_},
-                         {"adapter", adapter_},         {"adapter_timeout_ms", std::llround(1000 * adapter_timeout_)}};
+                         {"adapter", adapter_},         {"adapter_timeout_ms", std::llround(1000 * adapter_timeout_)},
+                         {"least_version", LeastVersion(deadline)}};
     RpcClient engine("engine", engine_, keys_.keys());
     if (repeat_ == 0) {
       const Json answer = engine.Call("generate", params, deadline);
@@ -86,7 +91,17 @@ class Generate final : public Subcommand {
   }
 
  private:
+  // Waits for it, or has the engine refuse if it serves an earlier one.
+  Json LeastVersion(Deadline deadline) const {
+    if (least_version_.empty()) return nullptr;
+    const Version least = ParseVersion(least_version_);
+    if (wait_) Controller({engine_}, keys_.options()).WaitForVersion(least, deadline.Remaining());
+    return VersionToJson(least);
+  }
+
   std::string engine_;
+  std::string least_version_;
+  bool wait_ = false;
   std::vector<std::int32_t> tokens_;
   std::string adapter_;
   double adapter_timeout_ = 60;

@@ -82,6 +82,8 @@ class Serve final : public Subcommand {
     app.add_option("--commit", commit_, "How a version is put in place")
         ->check(OneOf(KnownCommitPolicies()))
         ->capture_default_str();
+    app.add_flag("--keep-previous", options_.ranks.keep_previous,
+                 "Keeps the version that was served before in host memory, for layercast rollback");
     app.add_option("--device", device_, "Where it computes")->check(OneOf({"cpu", "cuda"}))->capture_default_str();
     app.add_option("--adapter-slots", options_.ranks.adapter_slots,
                    "LoRA adapters that there is memory for, one more than names are served at once; 0: none")
@@ -140,6 +142,10 @@ class Serve final : public Subcommand {
     ExpectBetweenProcesses({options_.ranks.channel});
     options_.ranks.model = checkpoint_.path();
     options_.ranks.commit = CommitPolicyNamed(commit_);
+    if (options_.ranks.keep_previous && options_.ranks.commit != CommitPolicy::kStaged) {
+      throw UsageError("--keep-previous: expected --commit staged, got " + commit_ +
+                       ", which writes while it receives");
+    }
     options_.ranks.on_device = device_ == "cuda";
     options_.ranks.program = RankProgram(options_.ranks.on_device);
     options_.ranks.max_num_seqs = max_num_seqs_.value_or(options_.ranks.on_device ? 16 : 256);

@@ -45,6 +45,7 @@ std::unique_ptr<Subcommand> MakePlan();
 std::unique_ptr<Subcommand> MakeProbe();
 std::unique_ptr<Subcommand> MakePublish();
 std::unique_ptr<Subcommand> MakeReload();
+std::unique_ptr<Subcommand> MakeRollback();
 std::unique_ptr<Subcommand> MakeServe();
 std::unique_ptr<Subcommand> MakeSleep();
 std::unique_ptr<Subcommand> MakeStatus();

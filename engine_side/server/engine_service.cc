@@ -233,6 +233,7 @@ class EngineService::Impl {
   }
 
   void Generate(const Json& params, const RpcReply& reply) {
+    CheckLeastVersion(params, reloader_.version());
     std::vector<SequenceRequest> requests = SequencesOf(params, config_, max_model_len_);
     // The callbacks of the sequences are the second owners.
     auto answers = std::make_shared<GenerateAnswers>(params, requests.size(), reply);

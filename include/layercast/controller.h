@@ -26,6 +26,7 @@ struct ReloadRequest {
   std::string publisher{};           // its endpoint, or those of all ranks of a sharded trainer, separated by commas
   std::optional<Version> version{};  // which of the publisher's; empty: the newest. Its digest, if given, is checked
   std::string engine{};              // endpoint of another engine of the same layout, which lends what it serves
+  bool previous = false;  // what the engine served before, which it keeps (serve --keep-previous); no other source then
   std::string weights_path{};
   std::string load_format = "auto";                              // of weights_path: docs/checkpoints.md
   std::vector<CheckpointSource::Secondary> secondary_weights{};  // read in addition to weights_path
@@ -109,7 +110,9 @@ struct GenerateRequest {
   std::uint64_t seed = 0;                   // prompt i is sampled with seed + i
   std::vector<std::int32_t> stop_tokens{};  // a sequence ends after one of these
   std::string adapter{};                    // a LoRA adapter that the engine has; empty: the base alone
-  bool ignore_eos = false;                  // false: it also ends after an `eos_token_id` of the model's files
+  // Set: an engine that serves an earlier step than this one, or another lineage, refuses with kFailedPrecondition.
+  std::optional<Version> least_version{};
+  bool ignore_eos = false;  // false: it also ends after an `eos_token_id` of the model's files
   std::chrono::milliseconds timeout{300'000};
 };
 
@@ -169,6 +172,9 @@ class LAYERCAST_PUBLIC Controller {
   // Asks the engine with that index among the endpoints. The sequences are in the order of the prompts. Throws the
   // engine's error.
   std::vector<GeneratedSequence> Generate(const GenerateRequest& request, std::size_t engine = 0);
+  // Waits until that engine serves `least` or a later step of its lineage. Throws kDeadlineExceeded, with what it
+  // serves.
+  void WaitForVersion(const Version& least, std::chrono::milliseconds timeout, std::size_t engine = 0);
   // The status of the engine with that index, as one JSON object (docs/cli.md). Throws the engine's error.
   std::string Status(std::size_t engine = 0);
 

@@ -47,6 +47,7 @@ from layercast.receiver import Receiver, buffer_specs
 from layercast.recording import Box, Copy, Recording
 from layercast.report import Report
 from layercast.tensor import Tensor, TensorSpec
+from layercast.versions import KeptVersion, RemotePublisher, VersionList
 from layercast.proofs import Comparison, Verification, compare, verify
 
 __version__: str = _native.__version__
@@ -68,6 +69,7 @@ __all__ = [
     "FailedPrecondition",
     "Internal",
     "InvalidArgument",
+    "KeptVersion",
     "LoadPlan",
     "LoadedAdapter",
     "NotFound",
@@ -77,6 +79,7 @@ __all__ = [
     "Publisher",
     "Receiver",
     "Recording",
+    "RemotePublisher",
     "Report",
     "ResourceExhausted",
     "Sequence",
@@ -87,6 +90,7 @@ __all__ = [
     "Unsupported",
     "Verification",
     "Version",
+    "VersionList",
     "adapter_parts",
     "buffer_specs",
     "compare",

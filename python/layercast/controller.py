@@ -137,6 +137,25 @@ class Controller(OfOneProcess):
             outcomes = [_outcome(native) for native in self._native.reload(tell, **options)]
         return _checked(outcomes) if check else outcomes
 
+    def roll_back(
+        self,
+        *,
+        all_or_none: bool = False,
+        pause_mode: str = "",
+        keep_adapters: bool = False,
+        timeout: float = 300.0,
+        check: bool = True,
+    ) -> list[EngineOutcome]:
+        """Has all engines serve again what they served before, without any publisher (``serve --keep-previous``).
+
+        Returns and raises as :meth:`reload`.
+        """
+        options: dict[str, Any] = {"previous": True, "all_or_none": all_or_none, "pause_mode": pause_mode}
+        options |= {"keep_adapters": keep_adapters, "timeout": timeout}
+        with Told(None, False) as tell:
+            outcomes = [_outcome(native) for native in self._native.reload(tell, **options)]
+        return _checked(outcomes) if check else outcomes
+
     def load_adapter(
         self,
         name: str,
@@ -249,12 +268,15 @@ class Controller(OfOneProcess):
         seed: int = 0,
         stop_tokens: Iterable[int] = (),
         adapter: str = "",
+        least_version: Version | None = None,
         ignore_eos: bool = False,
         timeout: float = 300.0,
     ) -> list[Sequence]:
         """Asks one engine for a sequence for each prompt of token ids. Temperature 0 is greedy.
 
         ``adapter``: the name of a LoRA adapter that the engine has (:meth:`load_adapter`); "": the base alone.
+        ``least_version``: an engine that serves an earlier step, or another lineage, raises FailedPrecondition
+        (:meth:`wait_for_version` waits for it).
         """
         sequences = self._native.generate(
             [list(prompt) for prompt in prompts],
@@ -266,10 +288,18 @@ class Controller(OfOneProcess):
             seed=seed,
             stop_tokens=list(stop_tokens),
             adapter=adapter,
+            least_version=least_version,
             ignore_eos=ignore_eos,
             timeout=float(timeout),
         )
         return [Sequence(s.tokens, s.logprobs, s.finish, [_span(*span) for span in s.spans]) for s in sequences]
+
+    def wait_for_version(self, least: Version, *, timeout: float = 300.0, engine: int = 0) -> None:
+        """Waits until an engine serves that version or a later step of its lineage.
+
+        Raises DeadlineExceeded, with what it serves, if ``timeout`` seconds pass first.
+        """
+        self._native.wait_for_version(least, timeout, engine)
 
     def status(self, engine: int = 0) -> dict[str, Any]:
         """What an engine says of itself (docs/cli.md)."""

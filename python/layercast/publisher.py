@@ -93,7 +93,8 @@ class Publisher(OfOneProcess):
         keys: a folder of ``layercast keygen``: who may take versions. By default that of ``LAYERCAST_KEYS``.
         secret: instead of it, a file that all processes of a job have. By default that of ``LAYERCAST_SECRET``.
         insecure: no keys; an address beyond loopback is refused without keys or this.
-        retained_versions: how many are kept for engines that come late; older ones are evicted.
+        retained_versions: how many are kept; older ones that are not pinned are evicted.
+        retained_bytes: older ones are evicted while all that are kept take more memory; 0: no bound.
         evicted_versions: how many evicted ones live on for those that still read them.
         eviction_seconds: how long the readers of an evicted version may still take.
         threads: for copies and digests.
@@ -101,6 +102,8 @@ class Publisher(OfOneProcess):
         peer_timeout: seconds of silence after which a peer counts as lost.
         channels: the data channels that engines may choose from; empty: all that work here.
         nccl_fleet: how many ranks that take the same bytes over nccl are served together.
+        allow_paths: folders of which whoever reaches the endpoint may have this publish what is there
+            (:meth:`RemotePublisher.publish_folder`).
         device_memory: tensors on a CUDA device are published from there. Needs a build with CUDA, and channels that
             reach devices. Otherwise they are brought to the host.
 
@@ -116,6 +119,7 @@ class Publisher(OfOneProcess):
         secret: str | os.PathLike[str] = "",
         insecure: bool = False,
         retained_versions: int = 2,
+        retained_bytes: int = 0,
         evicted_versions: int = 2,
         eviction_seconds: float = 600.0,
         threads: int = 2,
@@ -123,6 +127,7 @@ class Publisher(OfOneProcess):
         peer_timeout: float = 5.0,
         channels: Iterable[str] = (),
         nccl_fleet: int = 1,
+        allow_paths: Iterable[str | os.PathLike[str]] = (),
         device_memory: bool = False,
     ) -> None:
         logs.start()
@@ -134,6 +139,7 @@ class Publisher(OfOneProcess):
             secret=os.fspath(secret),
             insecure=insecure,
             retained_versions=retained_versions,
+            retained_bytes=retained_bytes,
             evicted_versions=evicted_versions,
             eviction_seconds=eviction_seconds,
             threads=threads,
@@ -141,6 +147,7 @@ class Publisher(OfOneProcess):
             peer_timeout=peer_timeout,
             channels=[channels] if isinstance(channels, str) else list(channels),
             nccl_fleet=nccl_fleet,
+            allow_paths=[os.fspath(path) for path in allow_paths],
         )
 
     @property
@@ -341,6 +348,18 @@ class Publisher(OfOneProcess):
         Cancelling the task does not end the call, which reads the tensors: the task is cancelled once it has ended.
         """
         return await in_thread(functools.partial(self.publish, weights, **options))
+
+    def versions(self) -> _native.VersionList:
+        """What is kept, oldest first, and evicted versions that are still read."""
+        return self._native.versions()
+
+    def pin(self, version: Version, pinned: bool = True) -> None:
+        """A version that is pinned is not evicted, and does not count among the retained ones; 16 may be."""
+        self._native.pin(version, pinned)
+
+    def evict(self, version: Version) -> None:
+        """No engine may begin to take the version any more; it is freed when nobody reads it."""
+        self._native.evict(version)
 
     def close(self) -> None:
         """Ends all sessions; returns once no walk of a stream runs any more. Versions count as released then."""

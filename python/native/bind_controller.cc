@@ -92,6 +92,7 @@ std::vector<EngineOutcome> Reload(OwnedController& self, ReloadRequest request, 
 ReloadRequest RequestFrom(const nb::kwargs& options) {
   return {.publisher = Option(options, "publisher", std::string()),
           .version = Option(options, "version", std::optional<Version>()),
+          .previous = Option(options, "previous", false),
           .weights_path = Option(options, "weights_path", std::string()),
           .load_format = Option(options, "load_format", std::string("auto")),
           .partial = Option(options, "partial", false),
@@ -114,6 +115,7 @@ GenerateRequest GenerateFrom(std::vector<std::vector<std::int32_t>> prompts, con
           .seed = Option(options, "seed", std::uint64_t{0}),
           .stop_tokens = Option(options, "stop_tokens", std::vector<std::int32_t>()),
           .adapter = Option(options, "adapter", std::string()),
+          .least_version = Option(options, "least_version", std::optional<Version>()),
           .ignore_eos = Option(options, "ignore_eos", false),
           .timeout = Seconds(options, "timeout", 300.0)};
 }
@@ -196,6 +198,11 @@ void BindController(nb::module_& module) {
               const nb::kwargs& options) {
              const GenerateRequest request = GenerateFrom(std::move(prompts), options);
              return Interruptibly(self, [request, engine](Controller& open) { return open.Generate(request, engine); });
+           })
+      .def("wait_for_version",
+           [](OwnedController& self, const Version& least, double timeout, std::size_t engine) {
+             const auto patience = FromSeconds("timeout", timeout);
+             Interruptibly(self, [=](Controller& open) { open.WaitForVersion(least, patience, engine); });
            })
       .def("status", [](OwnedController& self, std::size_t engine) {
         return Interruptibly(self, [engine](Controller& open) { return open.Status(engine); });

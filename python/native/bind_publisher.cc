@@ -38,12 +38,14 @@ PublisherOptions OptionsFrom(const nb::kwargs& options) {
   return {.endpoint = Option(options, "endpoint", usual.endpoint),
           .keys = KeysFrom(options),
           .retained_versions = Option(options, "retained_versions", usual.retained_versions),
+          .retained_bytes = Option(options, "retained_bytes", usual.retained_bytes),
           .evicted_versions = Option(options, "evicted_versions", usual.evicted_versions),
           .eviction_time = Seconds(options, "eviction_seconds", 600.0),
           .threads = Option(options, "threads", usual.threads),
           .stream_window_bytes = Option(options, "stream_window_bytes", usual.stream_window_bytes),
           .peer_timeout = Seconds(options, "peer_timeout", 5.0),
           .channels = Option(options, "channels", usual.channels),
+          .allow_paths = Option(options, "allow_paths", usual.allow_paths),
           .nccl_fleet = Option(options, "nccl_fleet", usual.nccl_fleet)};
 }
 
@@ -131,6 +133,14 @@ void BindPublisher(nb::module_& module) {
       .def_prop_ro("endpoint", [](const Owned<Publisher>& self) { return self.get()->endpoint(); })
       .def_prop_ro("closed", &Owned<Publisher>::closed)
       .def("close", &Owned<Publisher>::Close)
+      .def("versions", [](const Owned<Publisher>& self) { return self.get()->Versions(); })
+      .def(
+          "pin",
+          [](const Owned<Publisher>& self, const Version& version, bool pinned) { self.get()->Pin(version, pinned); },
+          nb::arg("version"), nb::arg("pinned"))
+      .def(
+          "evict", [](const Owned<Publisher>& self, const Version& version) { self.get()->Evict(version); },
+          nb::arg("version"))
       .def("publish",
            [](Owned<Publisher>& self, const Weights& weights, const nb::kwargs& options) {
              return Publish(self, CallFrom(options), [&] { return weights; });

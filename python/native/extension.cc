@@ -14,6 +14,7 @@ NB_MODULE(_native, module) {
   BindQuantize(module);
   BindClosing(module);
   BindPublisher(module);
+  BindVersions(module);
   BindReceiver(module);
   BindAdapters(module);
   BindController(module);

@@ -16,6 +16,7 @@ namespace nb = nanobind;
 
 void BindErrors(nb::module_& module);
 void BindVersion(nb::module_& module);
+void BindVersions(nb::module_& module);
 void BindTensors(nb::module_& module);
 void BindPublisher(nb::module_& module);
 void BindReceiver(nb::module_& module);

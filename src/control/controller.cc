@@ -6,8 +6,10 @@
 #include <set>
 #include <stop_token>
 #include <string_view>
+#include <thread>
 #include <utility>
 
+#include "src/base/run_at.h"
 #include "src/base/threads/thread_name.h"
 #include "src/control/answer_time.h"
 #include "src/control/engine_outcome.h"
@@ -18,6 +20,7 @@
 namespace layercast {
 namespace {
 
+constexpr std::chrono::milliseconds kVersionLook{50};    // how often an engine is asked which version it serves
 constexpr std::chrono::milliseconds kQuickCall{30'000};  // for calls that an engine answers at once
 
 Json ReloadParams(const ReloadRequest& request) {
@@ -29,6 +32,7 @@ Json ReloadParams(const ReloadRequest& request) {
     if (request.version->digest) params["digest"] = request.version->digest.ToHex();
   }
   if (!request.engine.empty()) params["engine"] = request.engine;
+  if (request.previous) params["previous"] = true;
   if (request.partial) params["partial"] = true;
   if (request.allow_config_change) params["allow_config_change"] = true;
   if (!request.may_keep.empty()) params["may_keep"] = request.may_keep;
@@ -152,13 +156,17 @@ class Controller::Impl {
   const Keys& keys() const { return keys_; }
 
   Json Call(std::size_t engine, const std::string& method, const Json& params, std::chrono::milliseconds timeout) {
+    return Call(engine, method, params, Until(timeout));
+  }
+
+  Json Call(std::size_t engine, const std::string& method, const Json& params, Deadline deadline) {
     if (engine >= endpoints_.size()) {
       throw Error(ErrorCode::kInvalidArgument,
                   "engine " + std::to_string(engine) + " of " + std::to_string(endpoints_.size()) + ", counted from 0");
     }
     std::unique_ptr<RpcClient>& client = clients_[engine];
     if (client == nullptr) client = std::make_unique<RpcClient>("engine", endpoints_[engine], keys_);
-    return client->Call(method, params, Until(timeout));
+    return client->Call(method, params, deadline);
   }
 
   // Begins a call, and returns the token that Cancel stops.
@@ -262,16 +270,17 @@ std::vector<EngineOutcome> Controller::WakeUp(const std::vector<std::string>& ta
 }
 
 std::vector<GeneratedSequence> Controller::Generate(const GenerateRequest& request, std::size_t engine) {
-  const Json params = {{"prompts", request.prompts},
-                       {"max_new", request.max_new},
-                       {"temperature", request.temperature},
-                       {"top_p", request.top_p},
-                       {"top_k", request.top_k},
-                       {"seed", request.seed},
-                       {"logprobs", true},
-                       {"stop_tokens", request.stop_tokens},
-                       {"ignore_eos", request.ignore_eos},
-                       {"adapter", request.adapter}};
+  Json params = {{"prompts", request.prompts},
+                 {"max_new", request.max_new},
+                 {"temperature", request.temperature},
+                 {"top_p", request.top_p},
+                 {"top_k", request.top_k},
+                 {"seed", request.seed},
+                 {"logprobs", true},
+                 {"stop_tokens", request.stop_tokens},
+                 {"ignore_eos", request.ignore_eos},
+                 {"adapter", request.adapter}};
+  if (request.least_version) params["least_version"] = VersionToJson(request.least_version);
   const Json result = impl_->Call(engine, "generate", params, request.timeout);
   try {
     std::vector<GeneratedSequence> sequences;
@@ -279,6 +288,22 @@ std::vector<GeneratedSequence> Controller::Generate(const GenerateRequest& reque
     return sequences;
   } catch (const Json::exception& error) {
     throw Error(ErrorCode::kCorrupt, "engine " + endpoints()[engine] + ": generate: " + error.what());
+  }
+}
+
+void Controller::WaitForVersion(const Version& least, std::chrono::milliseconds timeout, std::size_t engine) {
+  const Deadline deadline = impl_->Until(timeout);
+  while (true) {
+    const Json status = impl_->Call(engine, "status", {{"last_report", false}}, deadline);
+    std::optional<Version> served;
+    if (status.at("version").is_object()) served = VersionFromJson(status["version"]);
+    if (served && served->lineage == least.lineage && served->step >= least.step) return;
+    if (deadline.at() - Deadline::Clock::now() <= kVersionLook) {
+      throw Error(ErrorCode::kDeadlineExceeded, "engine " + endpoints().at(engine) + ": expected " + RunAt(least) +
+                                                    " or a later version within " + std::to_string(timeout.count()) +
+                                                    " ms, it serves " + (served ? served->ToString() : "none"));
+    }
+    std::this_thread::sleep_for(kVersionLook);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine_side/engine/sampler.h"
 #include "layercast/error.h"
+#include "src/base/run_at.h"
 
 namespace layercast {
 namespace {
@@ -46,6 +47,17 @@ std::vector<std::int32_t> StopTokens(const Json& params, const ModelConfig& conf
 }
 
 }  // namespace
+
+void CheckLeastVersion(const Json& params, const std::optional<Version>& served) {
+  if (!params.contains("least_version") || params["least_version"].is_null()) return;
+  const Json& least = params["least_version"];
+  const auto lineage = least.at("lineage").get<std::string>();
+  const auto step = least.at("step").get<std::uint64_t>();
+  if (served && served->lineage == lineage && served->step >= step) return;
+  throw Error(ErrorCode::kFailedPrecondition, "expected " + RunAt({lineage, step, {}}) +
+                                                  " or a later version to answer, this engine serves " +
+                                                  (served ? served->ToString() : "none"));
+}
 
 std::vector<SequenceRequest> SequencesOf(const Json& params, const ModelConfig& config, std::int64_t max_model_len) {
   std::vector<SequenceRequest> requests;

@@ -11,12 +11,17 @@
 #include "engine_side/server/generate/sequence.h"
 #include "layercast/error.h"
 #include "layercast/model/config.h"
+#include "layercast/version.h"
 #include "src/control/rpc.h"
 
 namespace layercast {
 
 // The sequences that a call asks for, each of at most `max_model_len` tokens. Sequence i of a batch has the call's seed
 // plus i. Throws kInvalidArgument naming what the model cannot answer.
+// Throws kFailedPrecondition, with both, if the version that is served is not `least_version` ({"lineage", "step"}) of
+// the params or a later one of its lineage.
+void CheckLeastVersion(const Json& params, const std::optional<Version>& served);
+
 std::vector<SequenceRequest> SequencesOf(const Json& params, const ModelConfig& config, std::int64_t max_model_len);
 
 // Resource; thread-safe. The callbacks of the sequences own it together.

@@ -43,6 +43,7 @@ struct EngineOptions {
   std::int64_t max_adapter_rank = 16;
   std::vector<std::string> adapter_modules{};  // that adapters may change; empty: all that can be
   DType adapter_dtype = DType::kBF16;          // of the slots
+  bool keep_previous = false;                  // each rank keeps the bytes that it served before, in host memory
 };
 
 // How many host copies an engine needs that keeps so many adapters in them: one more, into which an adapter leaves its

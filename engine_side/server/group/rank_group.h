@@ -73,6 +73,7 @@ class RankGroup {
   std::vector<int> pids() const;
   Keys keys() const { return Keys::From(options_.keys); }
   CommitPolicy commit_policy() const { return options_.commit; }
+  bool keeps_previous() const { return options_.keep_previous; }
   bool weights_outlive_ranks() const { return !options_.on_device; }
   // The sizes that the options set. The rank numbers in it are meaningless.
   ParallelConfig parallel() const { return {.tp_size = options_.tp_size, .pp_size = options_.pp_size}; }

@@ -104,12 +104,12 @@ void RankReload::ExpectOneVersion(Answers& answers) const {
   }
 }
 
-void RankReload::Commit(const std::vector<std::string>& served, Deadline deadline) {
+void RankReload::Commit(const std::vector<std::string>& served, bool keep, Deadline deadline) {
   begun_ = true;
   torn_ = true;  // until they are known not to be
   const bool from_staging = !WritesLayers(ranks_.commit_policy());
   const Json staged = report_.at("version");
-  Answers committed = from_staging ? CommitStaged() : CommitLayerwise(deadline);
+  Answers committed = from_staging ? CommitStaged(keep) : CommitLayerwise(deadline);
   torn_ = committed.error && (from_staging || !RollBack(served));
   committed_by_ = ranks_.generation();
   if (!committed.error) KeepWhatWasStaged(committed.reports);
@@ -121,7 +121,7 @@ void RankReload::Commit(const std::vector<std::string>& served, Deadline deadlin
 
 // From the first rank's commit on there is no way back. What is staged survives its process, so a rank that fails in
 // the middle does its copy again. Only if that fails too is the engine torn.
-RankReload::Answers RankReload::CommitStaged() {
+RankReload::Answers RankReload::CommitStaged(bool keep) {
   Answers committed;
   const int tries = TriesOf(ranks_);
   for (int attempt = 1; attempt <= tries; ++attempt) {
@@ -131,7 +131,7 @@ RankReload::Answers RankReload::CommitStaged() {
         ranks_.RestartIfLost();
         ranks_.Call("adopt_staged", Json::object(), deadline);
       }
-      committed = Ask("commit", Json::object(), deadline, /*receives=*/false);
+      committed = Ask("commit", {{"keep", keep && attempt == 1}}, deadline, /*receives=*/false);
     } catch (const Error& error) {
       committed.error = error;
     }

@@ -23,9 +23,10 @@ class RankReload {
   // Throws if any rank refuses to commit what it has staged.
   void Prepare();
   // Commits on all ranks, while no forward pass runs. There is no way back once it has begun. `served` is the digest of
-  // what each rank serves, or empty before anything is served. Throws the error of the rank that failed first: the
-  // ranks are then torn(), or serve what they did before.
-  void Commit(const std::vector<std::string>& served, Deadline deadline);
+  // what each rank serves, or empty before anything is served. With `keep`, ranks that keep a previous version keep
+  // what they serve now. Throws the error of the rank that failed first: the ranks are then torn(), or serve what they
+  // did before.
+  void Commit(const std::vector<std::string>& served, bool keep, Deadline deadline);
   // Whether the ranks hold neither the old version nor the new one.
   bool torn() const { return torn_; }
   // Drops what is staged, unless its commit has begun.
@@ -48,7 +49,7 @@ class RankReload {
   };
   Answers Ask(const std::string& method, const Json& params, Deadline deadline, bool receives);
   void ExpectOneVersion(Answers& answers) const;
-  Answers CommitStaged();
+  Answers CommitStaged(bool keep);
   Answers CommitLayerwise(Deadline deadline);
   bool RollBack(const std::vector<std::string>& served);
   bool TryRollBack(const std::vector<std::string>& served);

@@ -132,7 +132,9 @@ Json Reloader::Stage(RankReload& reload, const Json& params, Deadline deadline) 
   CheckOneSource(request);
   const bool path = IsGiven(request, "weights_path");
   const bool engine = IsGiven(request, "engine");
-  if (!path && !engine && !IsGiven(request, "publisher") && !IsDummy(request)) {
+  const bool previous = request.value("previous", false);
+  if (previous) request["kept"] = Previous();
+  if (!path && !engine && !IsGiven(request, "publisher") && !IsDummy(request) && !previous) {
     if (origin_.is_null())
       throw Error(ErrorCode::kFailedPrecondition, "there is no checkpoint to re-read: none was loaded from a path");
     request.update(origin_);
@@ -227,7 +229,7 @@ void Reloader::Commit(RankReload& reload, std::vector<FilledAdapter> adapters, P
 Version Reloader::CommitOnRanks(RankReload& reload, Deadline deadline) {
   const std::optional<Version> before = version();
   try {
-    reload.Commit(ServedDigests(), deadline);
+    reload.Commit(ServedDigests(), before && before != reload.version(), deadline);
   } catch (const Error& error) {
     if (reload.torn()) {
       Tear(LastWhole(), reload.version(), error.what());
@@ -276,10 +278,27 @@ void Reloader::Serve(const std::optional<Version>& expected, const Version& vers
     throw Error(ErrorCode::kInternal, "the served version changed while " + version.ToString() +
                                           " was committed: expected " + NameOf(expected) + ", got " + NameOf(version_));
   }
+  if (ranks_.keeps_previous() && version_ && version_ != version) previous_ = Whole{version_, rank_digests_};
   version_ = version;
   rank_digests_ = std::move(digests);
   torn_.reset();
   lost_ = false;
+}
+
+// What the ranks are asked to go back to: {"version", "served_digests"}. A rank that has other bytes, or none since it
+// was started anew, refuses.
+Json Reloader::Previous() const {
+  const std::lock_guard lock(mutex_);
+  if (!ranks_.keeps_previous()) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                "this engine keeps no previous version: expected serve --keep-previous");
+  }
+  if (!previous_) {
+    throw Error(ErrorCode::kFailedPrecondition, "there is no previous version yet: this engine serves its first one");
+  }
+  Json digests = Json::array();
+  for (const Json& rank : previous_->digests) digests.push_back(rank.at("served_digest"));
+  return {{"version", VersionToJson(previous_->version)}, {"served_digests", std::move(digests)}};
 }
 
 bool Reloader::ServesOrIsTorn() const {
@@ -296,6 +315,7 @@ void Reloader::Tear(const Whole& from, const Version& to, const std::string& why
   const std::lock_guard lock(mutex_);
   if (lost_) return;  // which says more
   torn_ = NotWhole{from.version, to};
+  previous_.reset();
   version_.reset();
   rank_digests_ = from.digests;
   generator_.SetTorn("between " + NameOf(from.version) + " and " + to.ToString() +
@@ -307,6 +327,7 @@ void Reloader::LoseWeights(const std::string& cause) {
   adapters_.Forget("its memory went when " + cause);
   if (!version_ && !torn_) return;  // nothing was served yet
   lost_ = true;
+  previous_.reset();
   torn_ = NotWhole{torn_ ? torn_->from : version_, std::nullopt};
   version_.reset();
   if (state_ == "serving") state_ = "torn";
@@ -354,6 +375,7 @@ Json Reloader::Status() const {
           {"version", VersionToJson(version_)},
           {"progress", under_way_ ? Progress(*under_way_, progress) : Json()},
           {"torn", torn},
+          {"previous", previous_ ? VersionToJson(previous_->version) : Json()},
           {"commit", CommitPolicyName(ranks_.commit_policy())},
           {"ranks", std::move(ranks)},
           {"channel", channel},

@@ -71,6 +71,7 @@ class Reloader {
   // `before` is the last whole version before the one that is served now.
   void Verify(RankReload& reload, const Whole& before);
   std::vector<std::string> ServedDigests() const;
+  Json Previous() const;
 
   void Enter(const std::string& state, const std::optional<UnderWay>& begun = {});
   void Serve(const std::optional<Version>& expected, const Version& version, Json digests);
@@ -97,6 +98,7 @@ class Reloader {
   std::optional<UnderWay> under_way_;  // guarded by mutex_
   bool lost_ = false;                  // the weights went with their processes, and no version landed since; likewise
   Json rank_digests_ = Json::array();  // of version_, or while torn of the version before; guarded by mutex_
+  std::optional<Whole> previous_;      // that the ranks keep; guarded by mutex_
   Json last_report_;                   // guarded by mutex_
   Json last_error_;                    // guarded by mutex_
 };

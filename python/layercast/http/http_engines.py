@@ -68,6 +68,8 @@ class HttpEngines:
             self._under_way = False
 
     def _reload(self, options: dict[str, Any]) -> list[Answered]:
+        if options.get("previous"):
+            raise Unsupported("roll_back: a vLLM server keeps no previous version")
         all_or_none, timeout = options.pop("all_or_none"), options.pop("timeout")
         names = options.pop("adapters", None) or []
         if names and (all_or_none or "*" in names):
@@ -130,6 +132,9 @@ class HttpEngines:
         except Error as error:
             return _failed(endpoint, error, previous)
         return Answered(endpoint, True, version, previous, "", "", "")
+
+    def wait_for_version(self, least: Any, timeout: float, engine: int) -> None:
+        raise Unsupported("wait_for_version: a vLLM server is asked by status, as often as one likes")
 
     def status(self, engine: int) -> str:
         return json.dumps(self._request(self.endpoints[engine], "status", None, 10.0))

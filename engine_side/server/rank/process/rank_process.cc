@@ -22,6 +22,7 @@
 #include "engine_side/server/group/memory_file.h"
 #include "engine_side/server/group/model_files.h"
 #include "engine_side/server/group/reload_request.h"
+#include "engine_side/server/rank/previous_version.h"
 #include "engine_side/server/rank/process/pick_token.h"
 #include "engine_side/server/rank/rank_adapters.h"
 #include "engine_side/server/rank/rank_export.h"
@@ -90,6 +91,7 @@ class RankProcess {
     }
     receiver_ = std::make_unique<Receiver>(std::move(model), parallel_, quantization, engine_->Capture(), receiver);
     if (adapters_) adapters_->SetServed(receiver_->captured());
+    if (options.keep_previous) previous_.emplace(receiver_->captured());
     lender_ =
         std::make_unique<WeightsLender>(receiver_->captured(), ConfigTextToSend(files_.description().config_json()));
   }
@@ -216,9 +218,18 @@ class RankProcess {
     receiver_->SetChannel(params.value("channel", options_.channel));
     TakeTimeout(params);
     return Reported([&] {
-      receiver_->Stage(SourceFromJson(params, parallel_.engine_rank()), params.value("attempt", std::uint64_t{0}));
+      receiver_->Stage(SourceOf(params), params.value("attempt", std::uint64_t{0}));
       if (!WritesLayers(options_.commit)) WriteVersion(options_.version_fd, receiver_->staged_version());
     });
+  }
+
+  ReloadSource SourceOf(const Json& params) const {
+    const int rank = parallel_.engine_rank();
+    if (!IsGiven(params, "kept")) return SourceFromJson(params, rank);
+    if (!previous_) throw Error(ErrorCode::kFailedPrecondition, "this engine keeps no previous version");
+    const Json& digest = params["kept"].at("served_digests").at(static_cast<std::size_t>(rank));
+    return previous_->Source(VersionFromJson(params["kept"].at("version")),
+                             Digest::FromHex(digest.get<std::string>()).value_or(Digest{}));
   }
 
   void TakeTimeout(const Json& params) {
@@ -279,6 +290,7 @@ class RankProcess {
     TakeTimeout(params);
     const auto writing = lender_->Write();
     return Reported([&] {
+      if (previous_ && serves_ && params.value("keep", false)) previous_->Keep();
       receiver_->Commit();
       serves_ = true;
       if (params.value("flush_kv_cache", true)) engine_->DropAll();
@@ -392,6 +404,7 @@ class RankProcess {
   std::mutex receiving_;  // held by calls that work on receiver_
   std::mutex moving_;     // held while an adapter is moved, and while memory falls asleep
   std::unique_ptr<Receiver> receiver_;
+  std::optional<PreviousVersion> previous_;  // nullopt: none is kept
   std::unique_ptr<WeightsLender> lender_;
   bool serves_;  // has a whole version, or what its memory brought back; forward thread only
   CallQueue forward_calls_;

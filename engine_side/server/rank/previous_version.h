@@ -1,0 +1,39 @@
+// The bytes of the version that a rank served before, in host memory: `serve --keep-previous`. An engine goes back to
+// it without any publisher. Used by the rank's process.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <vector>
+
+#include "layercast/captured_buffers.h"
+#include "layercast/memory.h"
+#include "layercast/reload_source.h"
+#include "layercast/version.h"
+
+namespace layercast {
+
+// Resource; thread-safe. What is kept is known by its digest alone: the parent says which version that is.
+class PreviousVersion {
+ public:
+  // Takes the memory of one more copy of the buffers. Throws kResourceExhausted, with both numbers, if the host has not
+  // so much. `captured` outlives this.
+  explicit PreviousVersion(const CapturedBuffers& captured);
+
+  // Keeps what the buffers hold now. Called before something else is committed, between two forward steps.
+  void Keep();
+  // The version of that name and digest, from what is kept. Throws kFailedPrecondition if nothing is.
+  ReloadSource Source(const Version& version, const Digest& served) const;
+  std::size_t bytes() const { return memory_.size(); }
+
+ private:
+  class Walk;
+
+  const CapturedBuffers& captured_;
+  HostMemory host_;
+  mutable std::mutex mutex_;
+  Buffer memory_;      // the buffers, one behind the other; guarded by mutex_
+  bool kept_ = false;  // guarded by mutex_
+};
+
+}  // namespace layercast
