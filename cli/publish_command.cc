@@ -220,7 +220,11 @@ class Publish final : public Subcommand {
          .retained_versions = options_.retained_versions,
          .quiet = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(quiet_))});
     run.Look();
-    output.Print({{"ready", true}, {"endpoint", publisher.endpoint()}, {"pids", {::getpid()}}, {"watch", parent}},
+    output.Print({{"ready", true},
+                  {"endpoint", publisher.endpoint()},
+                  {"pids", {::getpid()}},
+                  {"version", nullptr},
+                  {"watch", parent}},
                  "watching " + Quote(parent) + ", publishing at " + publisher.endpoint());
     while (!end.WaitUpTo(kWatchLook)) run.Look();
   }

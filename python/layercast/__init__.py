@@ -22,7 +22,7 @@ import os as _os
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from layercast import _native
-from layercast._native import Version
+from layercast._native import KeptVersion, Version, VersionList
 from layercast.adapter_receiver import AdapterPart, AdapterReceiver, AdapterTerm, LoadedAdapter, adapter_parts
 from layercast.checkpoint import Checkpoint
 from layercast.controller import Controller, EngineOutcome, Sequence, Span
@@ -39,6 +39,7 @@ from layercast.errors import (
     Unavailable,
     Unsupported,
 )
+from layercast.offered import RemotePublisher
 from layercast.plan import LoadPlan, Placement
 from layercast.progress import Progress
 from layercast.publisher import Published, Publisher
@@ -47,7 +48,6 @@ from layercast.receiver import Receiver, buffer_specs
 from layercast.recording import Box, Copy, Recording
 from layercast.report import Report
 from layercast.tensor import Tensor, TensorSpec
-from layercast.versions import KeptVersion, RemotePublisher, VersionList
 from layercast.proofs import Comparison, Verification, compare, verify
 
 __version__: str = _native.__version__

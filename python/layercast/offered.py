@@ -1,14 +1,15 @@
-"""What publishers offer, and a version of theirs as tensors on the host."""
+"""What publishers offer and keep, and a version of theirs as tensors on the host."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from layercast import _native
-from layercast._native import Version
+from layercast import _native, logs
+from layercast._native import Version, VersionList
 from layercast.dtypes import torch_dtype
 from layercast.errors import InvalidArgument, NotFound
 from layercast.receiver import Receiver
@@ -154,3 +155,63 @@ def _take(
 ) -> None:
     with Receiver(recording, buffers=buffers, commit="in_place", timeout=timeout) as receiver:
         receiver.reload_weights(endpoints, lineage=version.lineage, step=version.step)
+
+
+class RemotePublisher:
+    """A publisher of another process, by its endpoint.
+
+    Args:
+        keys, secret, insecure: as :class:`Controller`'s; by which the publisher admits this process.
+
+    Every call raises Unavailable or DeadlineExceeded, naming the publisher, and what it refuses with.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        keys: str | os.PathLike[str] = "",
+        secret: str | os.PathLike[str] = "",
+        insecure: bool = False,
+        timeout: float = 300.0,
+    ) -> None:
+        logs.start()
+        self.endpoint = endpoint
+        by: dict[str, Any] = {"keys": os.fspath(keys), "secret": os.fspath(secret), "insecure": insecure}
+        self._native = _native.RemotePublisher(endpoint, timeout, **by)
+
+    def versions(self) -> VersionList:
+        """What it keeps, oldest first, and evicted versions that are still read."""
+        return self._native.versions()
+
+    def pin(self, version: Version | str, pinned: bool = True) -> VersionList:
+        """A version that is pinned is not evicted. Returns what is kept then.
+
+        ``version`` may be ``"run-17@42"``, or 8 or more digits of a digest, here and below.
+        """
+        return self._native.pin(self._found(version), pinned)
+
+    def evict(self, version: Version | str) -> VersionList:
+        """No engine may begin to take the version any more; it is freed when nobody reads it."""
+        return self._native.evict(self._found(version))
+
+    def publish_folder(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        step: int,
+        lineage: str = "",
+        run: str = "",
+        load_format: str = "auto",
+    ) -> Version:
+        """Has it publish a checkpoint that it can read, and returns once the version is offered.
+
+        The folder lies in one of the publisher's ``allow_paths``. Without ``lineage``, that of its newest version.
+        """
+        return self._native.publish_folder(os.path.abspath(path), load_format, lineage, step, run)
+
+    def _found(self, version: Version | str) -> Version:
+        return self.versions().named(version).version if isinstance(version, str) else version
+
+    def __repr__(self) -> str:
+        return f"RemotePublisher('{self.endpoint}')"

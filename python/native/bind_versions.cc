@@ -43,10 +43,10 @@ void BindVersions(nb::module_& module) {
   nb::class_<RemotePublisher>(module, "RemotePublisher")
       .def(
           "__init__",
-          [](RemotePublisher* self, std::string endpoint, double timeout) {
-            new (self) RemotePublisher(std::move(endpoint), FromSeconds("timeout", timeout));
+          [](RemotePublisher* self, std::string endpoint, double timeout, const nb::kwargs& options) {
+            new (self) RemotePublisher(std::move(endpoint), KeysFrom(options), FromSeconds("timeout", timeout));
           },
-          nb::arg("endpoint"), nb::arg("timeout"))
+          nb::arg("endpoint"), nb::arg("timeout"), nb::arg("options"))
       .def("versions",
            [](const RemotePublisher& self) {
              return Asked(self, [](const RemotePublisher& publisher) { return publisher.Versions(); });

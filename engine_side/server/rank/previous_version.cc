@@ -87,7 +87,7 @@ ReloadSource PreviousVersion::Source(const Version& version, const Digest& serve
   const std::lock_guard lock(mutex_);
   if (!kept_) {
     throw Error(ErrorCode::kFailedPrecondition,
-                "this rank has no previous version: it has committed one version since its process began");
+                "this rank has no previous version: its process has committed none over another since it began");
   }
   std::vector<TensorSpec> specs;
   for (const CapturedBuffer& buffer : captured_.buffers()) specs.push_back({buffer.name, buffer.dtype, buffer.shape});

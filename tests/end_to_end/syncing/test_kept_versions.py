@@ -23,6 +23,11 @@ def versions(program, publisher, *arguments):
     return program.run("versions", *arguments, "--publisher", publisher.endpoint).json["versions"]
 
 
+def refused(program, engine, *command):
+    """The error of a reload or a rollback of one engine."""
+    return program.run(*command, "--engine", engine.endpoint, status=1).json["engines"][0]["error"]
+
+
 def step_of(version):
     return version["lineage"], version["step"]
 
@@ -115,8 +120,8 @@ def test_an_engine_takes_any_kept_version_by_name_or_digest(program, start, chec
     assert_serves(engine, checkpoint("qwen3", "a"), RECIPE)
     assert take("--version", shadowed["digest"][:12]) == shadowed
     assert_serves(engine, checkpoint("qwen3", "b"), RECIPE)
-    refused = program.refused("reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint, "--version", "run@3")
-    assert refused["code"] == "not_found" and "run@3 is not offered" in refused["message"]
+    gone = refused(program, engine, "reload", "--publisher", publisher.endpoint, "--version", "run@3")
+    assert gone["code"] == "not_found" and "run@3 is not offered" in gone["message"]
     assert program.refused("publish", "--to", publisher.endpoint, "--model", checkpoint("qwen3", "b"), "--step", 9)[
         "code"] == "invalid_argument"
 
@@ -124,7 +129,7 @@ def test_an_engine_takes_any_kept_version_by_name_or_digest(program, start, chec
 def test_an_engine_goes_back_without_any_publisher(program, start, checkpoint, assert_serves):
     engine = start("serve", "--model", checkpoint("qwen3", "a"), "--quantization", RECIPE, "--tp", 2, "--keep-previous")
     first = engine.version
-    none = program.refused("rollback", "--engine", engine.endpoint)
+    none = refused(program, engine, "rollback")
     assert none["code"] == "failed_precondition" and "no previous version yet" in none["message"]
     publisher = start("publish", "--model", checkpoint("qwen3", "b"), "--lineage", "run", "--step", 7)
     second = program.reload(engine, "--publisher", publisher.endpoint)["version"]
@@ -142,8 +147,8 @@ def test_a_rank_that_was_started_anew_has_nothing_to_go_back_to(program, start, 
     engine = start("serve", "--model", checkpoint("qwen3", "a"), "--quantization", RECIPE, "--tp", 2, "--keep-previous")
     second = program.reload(engine, "--model", checkpoint("qwen3", "b"))["version"]
     os.kill(program.status(engine)["pids"][1], 9)
-    refused = program.refused("rollback", "--engine", engine.endpoint)
-    assert refused["code"] == "failed_precondition" and "rank 1: this rank has no previous version" in refused["message"]
+    gone = refused(program, engine, "rollback")
+    assert gone["code"] == "failed_precondition" and ": this rank has no previous version: its process" in gone["message"]
     assert program.status(engine)["version"] == second
     assert_serves(engine, checkpoint("qwen3", "b"), RECIPE)
 
@@ -152,8 +157,8 @@ def test_generate_is_refused_or_waits_where_its_version_is_not_served_yet(progra
     publisher = start("publish", "--model", checkpoint("qwen3", "b"), "--lineage", "run", "--step", 7)
     engine = start("serve", "--model", checkpoint("qwen3", "a"))
     ask = ("generate", "--engine", engine.endpoint, "--tokens", "3,11,4", "--least-version", "run@7")
-    refused = program.refused(*ask)
-    assert refused["code"] == "failed_precondition" and "expected run@7 or a later version" in refused["message"]
+    early = program.refused(*ask)
+    assert early["code"] == "failed_precondition" and "expected run@7 or a later version" in early["message"]
     late = program.refused(*ask, "--wait", "--timeout", "0.2")
     assert late["code"] == "deadline_exceeded" and "expected run@7" in late["message"]
     waiting = program.start(*ask, "--wait")
