@@ -71,10 +71,14 @@ class Generate final : public Subcommand {
 
   void Run(Output& output) override {
     const Deadline deadline = timeout_.deadline();
-    const Json params = {{"tokens", tokens_},           {"max_new", max_new_},
-                         {"temperature", temperature_}, {"seed", seed_},
-                         {"ignore_eos", ignore_eos_},   {"logprobs", logprobs_},
-                         {"adapter", adapter_},         {"adapter_timeout_ms", std::llround(1000 * adapter_timeout_)},
+    const Json params = {{"tokens", tokens_},
+                         {"max_new", max_new_},
+                         {"temperature", temperature_},
+                         {"seed", seed_},
+                         {"ignore_eos", ignore_eos_},
+                         {"logprobs", logprobs_},
+                         {"adapter", adapter_},
+                         {"adapter_timeout_ms", std::llround(1000 * adapter_timeout_)},
                          {"least_version", LeastVersion(deadline)}};
     RpcClient engine("engine", engine_, keys_.keys());
     if (repeat_ == 0) {

@@ -101,7 +101,10 @@ class Reload final : public Subcommand {
     const std::size_t step = version_.rfind('@') + 1;
     if (step != 0 && version_.find_first_not_of("0123456789", step) == std::string::npos) return ParseVersion(version_);
     if (publishers_.size() != 1) throw UsageError("--version: expected LINEAGE@STEP of several publishers");
-    return RemotePublisher(publishers_.front(), keys_.options(), timeout_.duration()).Versions().Named(version_).version;
+    return RemotePublisher(publishers_.front(), keys_.options(), timeout_.duration())
+        .Versions()
+        .Named(version_)
+        .version;
   }
 
   std::vector<EngineOutcome> ReloadWithBar() {

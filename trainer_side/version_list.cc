@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "layercast/error.h"
-#include "src/net/keys/keys.h"
 #include "src/base/run_at.h"
 #include "src/base/utf8.h"
+#include "src/net/keys/keys.h"
 #include "src/session/offer/publisher_status.h"
 
 namespace layercast {

@@ -40,18 +40,6 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {"
                                                                                "publish_folder",
                                                                                "published_folder"};
 
-// What each of them is for, in the same order.
-constexpr std::array<RequestKind, std::variant_size_v<Message>> kKinds = [] {
-  std::array<RequestKind, std::variant_size_v<Message>> kinds{};
-  const auto set = [&](RequestKind kind, std::initializer_list<std::size_t> types) {
-    for (const std::size_t type : types) kinds[type - 1] = kind;
-  };
-  set(RequestKind::kSession, {1, 3, 7, 9, 11, 17, 19, 20});
-  set(RequestKind::kRead, {13, 22});
-  set(RequestKind::kPublish, {24, 25, 26});
-  return kinds;
-}();
-
 // Every field here is called what its errors call it, in whichever part of it they are.
 
 void Flag(auto& archive, auto& flag, std::string_view field) {
@@ -322,7 +310,6 @@ Message MakeMessage(std::size_t index, std::index_sequence<I...> /*all*/) {
 }  // namespace
 
 std::string_view MessageName(const Message& message) { return kNames[message.index()]; }
-RequestKind KindOf(const Message& message) { return kKinds[message.index()]; }
 
 std::vector<std::byte> Encode(const Frame& frame) {
   ArchiveWriter writer;

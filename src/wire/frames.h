@@ -309,11 +309,6 @@ using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed
                              ChunksReady, Progress, CostRequest, ServingCost, VersionsRequest, VersionsAnswer,
                              PinVersion, EvictVersion, PublishFolder, PublishedFolder>;
 
-// What a message that a publisher takes is for: a receiver's session, a look at what the publisher has, or a change of
-// that. kNone: only publishers send it.
-enum class RequestKind : std::uint8_t { kNone, kSession, kRead, kPublish };
-RequestKind KindOf(const Message& message);
-
 struct Frame {
   std::uint16_t protocol = kNewestProtocol;  // the one that the sender speaks
   std::uint64_t session = 0;

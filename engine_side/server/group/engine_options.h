@@ -1,5 +1,5 @@
 // What all ranks of an engine are told alike, and the argument by which their processes get it. Used by the parent, and
-// by the ranks' programs (cli/rank_program.cc).
+// by the ranks' programs (cli/rank/rank_program.cc).
 #pragma once
 
 #include <cstddef>

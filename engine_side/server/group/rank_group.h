@@ -24,7 +24,7 @@ namespace layercast {
 
 // Value.
 struct RankGroupOptions : EngineOptions {
-  std::string program;  // `layercast-rank` (cli/rank_main.cc), or a device's own
+  std::string program;  // `layercast-rank` (cli/rank/rank_main.cc), or a device's own
   // The contents of `model`, `draft` and `weight_rules`, for the ranks; nullopt for ranks that read none.
   std::optional<ModelFiles> files{};
   bool on_device = false;  // weights are in device memory of the ranks' processes, and die with them

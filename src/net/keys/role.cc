@@ -49,7 +49,7 @@ constexpr Row kTable[] = {
     {"relay_lost", Role::kRead},
     {"progress", Role::kRead},
     {"cost_request", Role::kRead},
-    {"versions_request", Role::kRead},
+    {"versions", Role::kRead},
     {"pin_version", Role::kPublish},
     {"evict_version", Role::kPublish},
     {"publish_folder", Role::kPublish},

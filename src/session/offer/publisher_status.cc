@@ -26,15 +26,20 @@ Answer Ask(const std::string& endpoint, const Keys& keys, wire::Message request,
 }  // namespace
 
 wire::StatusAnswer AskPublisherStatus(const std::string& endpoint, const Keys& keys, Deadline deadline) {
-  return Ask<wire::StatusAnswer>(endpoint, keys, wire::StatusRequest{}, "asking for its status", "status_answer", deadline);
+  return Ask<wire::StatusAnswer>(endpoint, keys, wire::StatusRequest{}, "asking for its status", "status_answer",
+                                 deadline);
 }
 
-wire::VersionsAnswer AskVersions(const std::string& endpoint, const Keys& keys, wire::Message order, Deadline deadline) {
-  return Ask<wire::VersionsAnswer>(endpoint, keys, std::move(order), "asking for its versions", "versions_answer", deadline);
+wire::VersionsAnswer AskVersions(const std::string& endpoint, const Keys& keys, wire::Message order,
+                                 Deadline deadline) {
+  return Ask<wire::VersionsAnswer>(endpoint, keys, std::move(order), "asking for its versions", "versions_answer",
+                                   deadline);
 }
 
-wire::PublishedFolder OrderFolder(const std::string& endpoint, const Keys& keys, wire::PublishFolder order, Deadline deadline) {
-  return Ask<wire::PublishedFolder>(endpoint, keys, std::move(order), "having it publish", "published_folder", deadline);
+wire::PublishedFolder OrderFolder(const std::string& endpoint, const Keys& keys, wire::PublishFolder order,
+                                  Deadline deadline) {
+  return Ask<wire::PublishedFolder>(endpoint, keys, std::move(order), "having it publish", "published_folder",
+                                    deadline);
 }
 
 }  // namespace layercast

@@ -16,6 +16,7 @@ wire::StatusAnswer AskPublisherStatus(const std::string& endpoint, const Keys& k
 // publisher refuses with, too.
 wire::VersionsAnswer AskVersions(const std::string& endpoint, const Keys& keys, wire::Message order, Deadline deadline);
 // Has the publisher publish a folder, and waits until the version is offered.
-wire::PublishedFolder OrderFolder(const std::string& endpoint, const Keys& keys, wire::PublishFolder order, Deadline deadline);
+wire::PublishedFolder OrderFolder(const std::string& endpoint, const Keys& keys, wire::PublishFolder order,
+                                  Deadline deadline);
 
 }  // namespace layercast

@@ -14,8 +14,6 @@
 #include <vector>
 
 #include "engine_side/engine/built_in/engine.h"
-#include "engine_side/engine/ranks/shared_memory_collective.h"
-#include "engine_side/engine/ranks/shared_memory_stage_link.h"
 #include "engine_side/reload/commit/committer.h"
 #include "engine_side/reload/receive/attempt_stop.h"
 #include "engine_side/server/group/json_stream.h"
@@ -23,7 +21,9 @@
 #include "engine_side/server/group/model_files.h"
 #include "engine_side/server/group/reload_request.h"
 #include "engine_side/server/rank/previous_version.h"
+#include "engine_side/server/rank/process/call_queue.h"
 #include "engine_side/server/rank/process/pick_token.h"
+#include "engine_side/server/rank/process/rank_peers.h"
 #include "engine_side/server/rank/rank_adapters.h"
 #include "engine_side/server/rank/rank_export.h"
 #include "engine_side/server/rank/rank_memory.h"
@@ -32,7 +32,6 @@
 #include "layercast/error.h"
 #include "layercast/receiver.h"
 #include "src/base/log.h"
-#include "src/base/threads/bounded_queue.h"
 #include "src/base/threads/thread_name.h"
 #include "src/checkpoint/config_text.h"
 #include "src/control/progress_forms.h"
@@ -40,23 +39,9 @@
 namespace layercast {
 namespace {
 
-constexpr std::chrono::milliseconds kCollectiveTimeout{20'000};
-// A stage waits while those before it compute a whole pass. This is a little less than the parent allows for a step, so
-// that a rank can still say whom it waited for.
-constexpr std::chrono::milliseconds kStageTimeout{55'000};
-
 // glibc keeps what is freed, for as long as a call goes on that may use it again (KeepFreedMemory in
-// cli/rank_program.cc). What lay there may have been as large as the model.
+// cli/rank/rank_program.cc). What lay there may have been as large as the model.
 void GiveFreedMemoryBack() { ::malloc_trim(0); }
-
-// Calls that one thread runs, in order.
-struct CallQueue : BoundedQueue<std::function<void()>> {
-  CallQueue() : BoundedQueue(1024) {}
-  void Put(std::function<void()> call) { Push(std::move(call), Deadline::After(std::chrono::hours(24))); }  // for ever
-  void RunUntilClosed() {
-    while (const auto call = PopUntilClosed()) (*call)();
-  }
-};
 
 class RankProcess {
  public:
@@ -85,9 +70,8 @@ class RankProcess {
       engine_ = std::make_unique<Engine>(*model, parallel_, recipes, memory_.weights(),
                                          on_device->make(*memory_.caches()), slots());
     } else {
-      MeetPeers();
-      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, memory_.weights(),
-                                         Peers{*collective_, stage_link_.get()}, slots());
+      peers_.emplace(options_);
+      engine_ = std::make_unique<Engine>(*model, parallel_, recipes, memory_.weights(), peers_->peers(), slots());
     }
     receiver_ = std::make_unique<Receiver>(std::move(model), parallel_, quantization, engine_->Capture(), receiver);
     if (adapters_) adapters_->SetServed(receiver_->captured());
@@ -128,19 +112,6 @@ class RankProcess {
   }
 
   const AdapterSlots* slots() const { return adapters_ ? &adapters_->slots() : nullptr; }
-
-  void MeetPeers() {
-    if (options_.collective_fd >= 0) {
-      segment_.emplace(CollectiveSegment::Attach(options_.collective_fd));
-      seat_.emplace(*segment_, parallel_.engine_rank());
-    }
-    if (parallel_.pp_size > 1) stage_link_ = std::make_unique<SharedMemoryStageLink>(*seat_, parallel_, kStageTimeout);
-    if (parallel_.tp_size > 1) {
-      collective_ = std::make_unique<SharedMemoryCollective>(*seat_, parallel_, kCollectiveTimeout);
-    } else {
-      collective_ = std::make_unique<SingleRank>();
-    }
-  }
 
   // Hands calls to the other threads, and does little else: it answers pings whatever the rank is doing.
   void Read() {
@@ -394,10 +365,7 @@ class RankProcess {
   RankMemory memory_;
   const ModelFiles files_;
   const ParallelConfig parallel_;
-  std::optional<CollectiveSegment> segment_;
-  std::optional<SegmentSeat> seat_;
-  std::unique_ptr<StageLink> stage_link_;  // null without a pipeline
-  std::unique_ptr<Collective> collective_;
+  std::optional<RankPeers> peers_;        // on the CPU
   std::optional<RankAdapters> adapters_;  // nullopt: there are no slots
   std::unique_ptr<Engine> engine_;
   AttemptStop comparing_;

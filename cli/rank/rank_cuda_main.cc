@@ -1,6 +1,6 @@
 // The program `layercast-rank-cuda`: one rank of an engine on a GPU, started by `layercast serve --device cuda` alone.
 // It is a program of its own because it links libtorch with its CUDA half, which no other needs.
-#include "cli/rank_program.h"
+#include "cli/rank/rank_program.h"
 #include "engine_side/server/rank/graph/graph_rank.h"
 
 int main(int argc, char** argv) {

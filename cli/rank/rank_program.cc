@@ -1,4 +1,4 @@
-#include "cli/rank_program.h"
+#include "cli/rank/rank_program.h"
 
 #include <malloc.h>
 
