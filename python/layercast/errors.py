@@ -67,6 +67,12 @@ class Cancelled(Error):
     code = "cancelled"
 
 
+class PermissionDenied(Error, PermissionError):
+    """The key of whoever asks is not known to the peer, or has not the role for it."""
+
+    code = "permission_denied"
+
+
 class Unsupported(Error, NotImplementedError):
     """Understood, but not offered by this build or peer."""
 
@@ -90,6 +96,7 @@ _CLASSES: dict[str, type[Error]] = {
         DeadlineExceeded,
         ResourceExhausted,
         Cancelled,
+        PermissionDenied,
         Unsupported,
         Internal,
     )

@@ -18,12 +18,13 @@ std::string_view ErrorCodeName(ErrorCode code) {
     case ErrorCode::kCancelled: return "cancelled";
     case ErrorCode::kUnsupported: return "unsupported";
     case ErrorCode::kInternal: return "internal";
+    case ErrorCode::kPermissionDenied: return "permission_denied";
   }
   return "internal";
 }
 
 ErrorCode ErrorCodeNamed(std::string_view name) {
-  for (int code = 0; code <= static_cast<int>(ErrorCode::kInternal); ++code) {
+  for (int code = 0; code <= static_cast<int>(ErrorCode::kPermissionDenied); ++code) {
     if (ErrorCodeName(static_cast<ErrorCode>(code)) == name) return static_cast<ErrorCode>(code);
   }
   return ErrorCode::kInternal;

@@ -182,7 +182,8 @@ void Fields(auto& archive, Is<Refused> auto& refused) {
   auto code = static_cast<std::uint8_t>(refused.code);
   archive.Number(code, "code");
   // A code that only a later protocol knows is read as kInternal, since the message is a refusal all the same.
-  archive.Set(refused.code, static_cast<ErrorCode>(std::min(code, static_cast<std::uint8_t>(ErrorCode::kInternal))));
+  const bool known = code <= static_cast<std::uint8_t>(ErrorCode::kPermissionDenied);
+  archive.Set(refused.code, known ? static_cast<ErrorCode>(code) : ErrorCode::kInternal);
   Bytes(archive, refused.message, "message");
 }
 

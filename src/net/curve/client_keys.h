@@ -37,7 +37,9 @@ class Admission {
   };
   // To be called now and then until the peer was heard.
   Now Look(zmq::socket_t& socket, ConnectionLimits& limits, const std::string& endpoint);
-  // Whether the server has refused the key, and was not asked again since. Until then the socket takes no messages.
+  // Whether ZeroMQ has given the endpoint up, because the server does not know the key or has no keys where this end
+  // has some, or the other way round. The socket then takes no messages, in the first case until the server is asked
+  // again.
   bool IsRefused(ConnectionLimits& limits);
   // Why no handshake has succeeded yet: a sentence, or empty.
   const std::string& why() const { return why_; }

@@ -13,7 +13,7 @@
 namespace layercast {
 
 // The code of the error that says that a key is not known, or has not the role for what was asked.
-inline constexpr ErrorCode kDenied = ErrorCode::kFailedPrecondition;
+inline constexpr ErrorCode kDenied = ErrorCode::kPermissionDenied;
 
 enum class Role : std::uint8_t { kRead, kGenerate, kReload, kPublish };
 

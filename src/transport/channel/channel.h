@@ -56,7 +56,8 @@ class OfferingEnd {
  public:
   virtual ~OfferingEnd() = default;
   // Where receivers connect. The session carries it in its handshake and does not interpret it. What follows a '#' is a
-  // secret that only receivers may know: error messages and logs leave it out.
+  // secret that only the receiver may know that is told it: each call gives another one, which is good for a few
+  // connections and a short time (Invitations). Error messages and logs leave it out.
   virtual std::string address() const = 0;
   // The memory in which offers of this channel must lie, because it can hand over no other without a copy; null if any
   // host memory will do.

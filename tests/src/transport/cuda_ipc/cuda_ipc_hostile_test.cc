@@ -134,7 +134,8 @@ class CudaIpcReceiver : public ::testing::Test {
       } catch (const Error&) {  // it has hung up
       }
     });
-    const auto receiver = here_.transport->Connect(WithKey(std::string(kAddressPrefix) + name, RandomToken()), InPatience());
+    const auto receiver =
+        here_.transport->Connect(WithKey(std::string(kAddressPrefix) + name, RandomToken()), InPatience());
     Bytes destination(1000, std::byte{0x5A});
     const std::vector<Region> regions = {{0, 0, 1000, 1, 1000}};
     const std::string words = ErrorOf(
