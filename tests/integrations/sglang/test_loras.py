@@ -7,6 +7,7 @@ import types
 import layercast
 import peft
 import pytest
+import safetensors.torch
 import sglang.srt.entrypoints.engine
 import torch
 from layercast.sglang.loras import load_adapter
@@ -17,7 +18,6 @@ from sglang.srt.lora.lora_registry import LoRARegistry
 from sglang.srt.managers import tokenizer_control_mixin as control
 from sglang.srt.managers.io_struct import LoRAUpdateOutput
 from sglang.srt.managers.tokenizer_control_mixin import TokenizerControlMixin
-from sglang.srt.utils import MultiprocessingSerializer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 BASE = LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -48,7 +48,7 @@ class Manager(TokenizerControlMixin):
         if loads and asked.config_dict["r"] > 16:
             return [LoRAUpdateOutput(success=False, error_message="rank 32 is too large")]
         if loads:
-            tensors = MultiprocessingSerializer.deserialize(asked.serialized_named_tensors[0])
+            tensors = safetensors.torch.load(asked.serialized_named_tensors[0])
             self.scheduler[asked.lora_id] = adapter_of(LoRAConfig.from_dict(asked.config_dict), **tensors)
         else:
             del self.scheduler[asked.lora_id]
@@ -58,7 +58,6 @@ class Manager(TokenizerControlMixin):
 class Engine:
     """What a sglang.Engine does with the calls, but for its processes."""
 
-    _serialize_tensors_per_rank = sglang.srt.entrypoints.engine.Engine._serialize_tensors_per_rank
     load_lora_adapter_from_tensors = sglang.srt.entrypoints.engine.Engine.load_lora_adapter_from_tensors
     unload_lora_adapter = sglang.srt.entrypoints.engine.Engine.unload_lora_adapter
 
@@ -66,6 +65,10 @@ class Engine:
         self.loop = asyncio.new_event_loop()
         self.tokenizer_manager = Manager()
         self.server_args = types.SimpleNamespace(max_loaded_loras=most)
+
+    def _serialize_tensors_per_rank(self, tensors, load_format):
+        """Not by handles of shared memory, which one process cannot give to itself."""
+        return [safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()})]
 
     def meant(self, name):
         """What the scheduler computes a request with."""
