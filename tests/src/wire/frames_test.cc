@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <set>
 #include <string_view>
 
@@ -142,17 +141,6 @@ TEST(Frames, OfEveryKindHaveTheirExactBytes) {
             "4c435746010001000700000000000000010002000800656e67696e652d30030000000000000001000000040000000400626f6f7403"
             "006e6574010030070031374034303236060072756e2d3137022a00000000000000"
             "01000000000000000200000000000000");
-}
-
-// Whoever may read may not change what is kept, and what only publishers send is no request.
-TEST(Frames, SayWhatEachRequestIsFor) {
-  std::map<RequestKind, std::set<std::string_view>> names;
-  for (const Frame& frame : Examples()) names[KindOf(frame.message)].insert(MessageName(frame.message));
-  using ::testing::UnorderedElementsAre;
-  EXPECT_THAT(names[RequestKind::kRead], UnorderedElementsAre("status", "versions"));
-  EXPECT_THAT(names[RequestKind::kPublish], UnorderedElementsAre("pin_version", "evict_version", "publish_folder"));
-  EXPECT_THAT(names[RequestKind::kSession], UnorderedElementsAre("hello", "subscribe", "tensor_done", "ping", "bye",
-                                                                 "relay_lost", "progress", "cost_request"));
 }
 
 TEST(Frames, HaveTheBytesThatFormatMdSays) {

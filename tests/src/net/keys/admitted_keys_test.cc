@@ -96,9 +96,10 @@ TEST_F(AdmittedKeysTest, AListThatIsBrokenOrGoneLeavesTheOldOne) {
 }
 
 TEST(RoleTable, HasEveryMessageThatAReceiverSends) {
-  const std::set<std::string_view> of_publishers = {"welcome",      "need_schedule", "subscribed",   "tensors_ready",
-                                                    "stream_end",   "pong",          "refused",      "status_answer",
-                                                    "more_digests", "fetch_from",    "chunks_ready", "serving_cost"};
+  const std::set<std::string_view> of_publishers = {
+      "welcome",      "need_schedule", "subscribed",      "tensors_ready",   "stream_end",
+      "pong",         "refused",       "status_answer",   "more_digests",    "fetch_from",
+      "chunks_ready", "serving_cost",  "versions_answer", "published_folder"};
   const auto expect = [&]<std::size_t... kTypes>(std::index_sequence<kTypes...>) {
     for (const wire::Message& message : {wire::Message(std::in_place_index<kTypes>)...}) {
       const std::string_view name = wire::MessageName(message);
@@ -106,6 +107,13 @@ TEST(RoleTable, HasEveryMessageThatAReceiverSends) {
     }
   };
   expect(std::make_index_sequence<std::variant_size_v<wire::Message>>());
+}
+
+TEST(RoleTable, LetsNoneButPublishersChangeWhatIsKept) {
+  for (const char* const order : {"pin_version", "evict_version", "publish_folder"}) {
+    EXPECT_EQ(RoleFor(order), Role::kPublish) << order;
+  }
+  EXPECT_EQ(RoleFor("versions"), Role::kRead);
 }
 
 // The table of methods in the engine's page, which a method that is added joins.
