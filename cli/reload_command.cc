@@ -100,6 +100,10 @@ class Reload final : public Subcommand {
   Version WantedVersion() const {
     const std::size_t step = version_.rfind('@') + 1;
     if (step != 0 && version_.find_first_not_of("0123456789", step) == std::string::npos) return ParseVersion(version_);
+    const bool is_digits = version_.size() >= 8 && version_.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (step == 0 && !is_digits) {
+      throw UsageError("--version: expected LINEAGE@STEP, or 8 or more digits of a digest, got '" + version_ + "'");
+    }
     if (publishers_.size() != 1) throw UsageError("--version: expected LINEAGE@STEP of several publishers");
     return RemotePublisher(publishers_.front(), keys_.options(), timeout_.duration())
         .Versions()

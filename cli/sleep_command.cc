@@ -1,4 +1,4 @@
-// layercast sleep and layercast wake-up: have running engines lend their memory back, and take it again.
+// layercast sleep and layercast wake: have running engines lend their memory back, and take it again.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -40,7 +40,7 @@ void Print(Output& output, const std::vector<EngineOutcome>& outcomes, const std
 class Sleep final : public Subcommand {
  public:
   const char* name() const override { return "sleep"; }
-  const char* description() const override { return "Has engines lend their memory back until wake-up"; }
+  const char* description() const override { return "Has engines lend their memory back until they are woken up"; }
 
   void Declare(CLI::App& app) override {
     DeclareList(app, "--engine", engines_, "Endpoints of the engines")->check(EachOf(Endpoint()))->required();
@@ -69,7 +69,7 @@ class Sleep final : public Subcommand {
 
 class WakeUp final : public Subcommand {
  public:
-  const char* name() const override { return "wake-up"; }
+  const char* name() const override { return "wake"; }
   const char* description() const override { return "Has engines that sleep take their memory again"; }
 
   void Declare(CLI::App& app) override {

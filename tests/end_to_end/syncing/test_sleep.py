@@ -23,7 +23,7 @@ def sleep(setting, *words, **options):
 
 
 def wake_up(setting, *words, **options):
-    return setting.program.run("wake-up", "--engine", setting.engine.endpoint, *words, **options).json["outcomes"][0]
+    return setting.program.run("wake", "--engine", setting.engine.endpoint, *words, **options).json["outcomes"][0]
 
 
 def refusal(setting, *words):

@@ -53,6 +53,7 @@ TEST(Controller, AsksForTheVersionAndTheChannel) {
                                    {"publisher", "tcp://127.0.0.1:9"},
                                    {"lineage", "run"},
                                    {"step", 3},
+                                   {"digest", kWanted.digest.ToHex()},
                                    {"channel", "zmq"},
                                    {"pause_mode", "keep"}}));
 }

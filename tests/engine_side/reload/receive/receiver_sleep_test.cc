@@ -17,6 +17,7 @@ using testing::ErrorOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::ReceiverRig;
+using testing::SpecsOf;
 
 // What memory holds that was given back and taken again.
 void FillTensor(const CapturedBuffer& buffer) {
@@ -63,7 +64,7 @@ TEST(ReceiverSleep, AfterItsVersionWasLostOnlyAWholeOneHeals) {
 TEST(ReceiverSleep, ALayerwiseReloadKeepsItsMemory) {
   ReceiverRig rig;
   rig.receiver->record_metadata_for_reloading();
-  rig.receiver->initialize_layerwise_reload();
+  rig.receiver->initialize_layerwise_reload(SpecsOf(rig.Version(1)));
   EXPECT_THAT(ErrorOf([&] { rig.receiver->ReleaseMemory(); }), HasSubstr("already active"));
   EXPECT_THAT(ErrorOf([&] { rig.receiver->LoseServed(); }), HasSubstr("already active"));
 }
