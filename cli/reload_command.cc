@@ -98,12 +98,10 @@ class Reload final : public Subcommand {
  private:
   // One that is called by its digest is looked up. All of a sharded trainer's publishers have one by its name.
   Version WantedVersion() const {
-    const std::size_t step = version_.rfind('@') + 1;
-    if (step != 0 && version_.find_first_not_of("0123456789", step) == std::string::npos) return ParseVersion(version_);
-    const bool is_digits = version_.size() >= 8 && version_.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (step == 0 && !is_digits) {
-      throw UsageError("--version: expected LINEAGE@STEP, or 8 or more digits of a digest, got '" + version_ + "'");
-    }
+    const std::string digits = version_.substr(version_.rfind(':') + 1);  // all of it, or behind a name
+    const bool has_digest = digits.size() >= 8 && digits.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (!has_digest) return ParseVersion(version_);
+    if (digits != version_) static_cast<void>(ParseVersion(version_.substr(0, version_.size() - digits.size() - 1)));
     if (publishers_.size() != 1) throw UsageError("--version: expected LINEAGE@STEP of several publishers");
     return RemotePublisher(publishers_.front(), keys_.options(), timeout_.duration())
         .Versions()

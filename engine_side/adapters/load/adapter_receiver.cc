@@ -161,7 +161,7 @@ class AdapterReceiver::Impl {
   // For a session by which first is looked at what there is, and then a slot is filled.
   AskingRank Asking(std::size_t slot, const std::stop_token& stop) {
     // Each load arms them anew.
-    session_failpoints_.reset(new FailPoints(FailPoints::FromEnvironment(RankName("rank"))));
+    session_failpoints_ = std::make_unique<FailPoints>(FailPoints::FromEnvironment(RankName("rank")));
     FetchOptions options;
     options.keys = keys_;
     options.channels = &channels_;

@@ -187,11 +187,11 @@ Json RankAdapters::Take(std::size_t slot, const Json& lent, std::uint64_t load) 
       load);
   std::ranges::copy(numbers, slots_.Numbers(slot).begin());
   const std::string digest = DigestOfSlot(slots_, slot).ToHex();
-  if (digest != twin.at("digest")) {
+  if (const auto expected = twin.at("digest").get<std::string>(); digest != expected) {
     slots_.Clear(slot);
     throw Error(ErrorCode::kCorrupt, "adapter " + Quote(lent.at("name").get<std::string>()) +
-                                         ": digest of the slot, as it was loaded, expected " +
-                                         twin.at("digest").get<std::string>() + ", got " + digest);
+                                         ": digest of the slot, as it was loaded, expected " + expected + ", got " +
+                                         digest);
   }
   Json taken = lent.at("found");
   taken["digest"] = digest;

@@ -1,6 +1,7 @@
 #include "engine_side/server/reload/sleeper.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -12,12 +13,12 @@ namespace layercast {
 namespace {
 
 constexpr std::chrono::milliseconds kSleepTimeout{300'000};
-const std::set<std::string> kAllTags = {"weights", "kv_cache"};
+constexpr std::array<const char*, 2> kTags = {"kv_cache", "weights"};
 
 std::set<std::string> TagsFrom(const Json& params) {
-  const auto tags = params.value("tags", kAllTags);
+  const auto tags = params.value("tags", std::set<std::string>(kTags.begin(), kTags.end()));
   for (const std::string& tag : tags) {
-    if (kAllTags.contains(tag)) continue;
+    if (std::ranges::find(kTags, tag) != kTags.end()) continue;
     throw Error(ErrorCode::kInvalidArgument, "tags: expected some of weights, kv_cache, got '" + tag + "'");
   }
   if (tags.empty()) throw Error(ErrorCode::kInvalidArgument, "tags: expected some of weights, kv_cache, got none");
