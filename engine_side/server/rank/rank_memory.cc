@@ -19,7 +19,6 @@ Json RankMemory::Sleep(const Json& tags, SleepLevel level) {
   if (HasTag(tags, "weights")) {
     if (!weights_->asleep()) weights_level_ = level;
     given_back["weights"] = weights_->Sleep(level);
-    given_back["host_adapters"] = host_adapters_.Sleep(level);
     given_back["staging"] = staging_.Sleep(SleepLevel::kDiscard);  // a copy of weights that are served already
   }
   if (HasTag(tags, "kv_cache")) {
@@ -34,9 +33,7 @@ void RankMemory::Wake(const Json& tags) {
     SleepLevel level;
   };
   std::vector<Asleep> all;
-  if (HasTag(tags, "weights")) {
-    all = {{weights_.get(), weights_level_}, {&host_adapters_, weights_level_}, {&staging_, SleepLevel::kDiscard}};
-  }
+  if (HasTag(tags, "weights")) all = {{weights_.get(), weights_level_}, {&staging_, SleepLevel::kDiscard}};
   if (HasTag(tags, "kv_cache") && caches_ != nullptr) all.push_back({caches_.get(), SleepLevel::kDiscard});
   std::erase_if(all, [](const Asleep& each) { return !each.memory->asleep(); });
   std::size_t woken = 0;

@@ -28,10 +28,11 @@ class RankMemory {
   MemoryResource& host_adapters() { return host_adapters_; }
   MemoryResource* caches() { return caches_.get(); }
 
-  bool asleep() const { return weights_->asleep() || host_adapters_.asleep(); }
+  bool asleep() const { return weights_->asleep(); }
 
-  // Both are for what `tags` name: "weights", with the staged copy and adapters, and "kv_cache". Memory that is as it
-  // is to be stays so. Sleep returns the bytes that the system has got, by kind of memory.
+  // Both are for what `tags` name: "weights", with the staged copy and the slots of adapters, and "kv_cache". Host
+  // copies of adapters stay: they are what is kept already. Memory that is as it is to be stays so. Sleep returns the
+  // bytes that the system has got, by kind of memory.
   Json Sleep(const Json& tags, SleepLevel level);
   // Throws if there is no memory; then all sleep that did.
   void Wake(const Json& tags);

@@ -223,3 +223,17 @@ def test_an_engine_starts_with_more_adapters_than_slots(setting):
         setting.assert_is(setting.answer(name), version)
     error = setting.program.run("serve", "--model", setting.base, "--adapter-slots", 1, "--host-adapters", 1, *words, status=2)
     assert "expected at most --adapter-slots and --host-adapters, 2, got 3" in error.errors
+
+
+def test_what_is_in_a_host_copy_outlasts_weights_that_were_discarded(setting):
+    serve(setting)
+    load_all(setting)
+    expected = {name: plain(setting.answer(name)) for name in NAMES}
+    kept = sorted(name for name, tier in tiers(setting).items() if tier == "host")
+    assert len(kept) == 2
+    engine = ("--engine", setting.engine.endpoint)
+    setting.program.run("sleep", *engine, "--level", 2)
+    setting.program.run("reload", *engine, "--model", setting.base)
+    setting.program.run("wake", *engine)
+    assert sorted(tiers(setting)) == kept
+    assert {name: plain(setting.answer(name)) for name in kept} == {name: expected[name] for name in kept}
