@@ -13,6 +13,7 @@
 #include "layercast/controller.h"
 #include "layercast/publisher.h"
 #include "src/control/engine_outcome.h"
+#include "trainer_side/version_list.h"
 
 namespace layercast::cli {
 namespace {
@@ -99,8 +100,7 @@ class Reload final : public Subcommand {
   // One that is called by its digest is looked up. All of a sharded trainer's publishers have one by its name.
   Version WantedVersion() const {
     const std::string digits = version_.substr(version_.rfind(':') + 1);  // all of it, or behind a name
-    const bool has_digest = digits.size() >= 8 && digits.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (!has_digest) return ParseVersion(version_);
+    if (!IsDigits(digits)) return ParseVersion(version_);
     if (digits != version_) static_cast<void>(ParseVersion(version_.substr(0, version_.size() - digits.size() - 1)));
     if (publishers_.size() != 1) throw UsageError("--version: expected LINEAGE@STEP of several publishers");
     return RemotePublisher(publishers_.front(), keys_.options(), timeout_.duration())

@@ -13,13 +13,6 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kLeastDigits = 8;  // of a digest
-
-bool IsDigits(std::string_view text) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  return kLeastDigits <= text.size() && text.size() <= 32 && text.find_first_not_of(kHex) == text.npos;
-}
-
 // "run-17@42", "run-17@42:0123456789abcdef" with as many digits as one likes, or the digits alone.
 bool IsCalled(const KeptVersion& kept, std::string_view text) {
   const std::string name = RunAt(kept.version);
@@ -32,6 +25,12 @@ bool IsCalled(const KeptVersion& kept, std::string_view text) {
 }
 
 }  // namespace
+
+bool IsDigits(std::string_view text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  constexpr std::size_t kLeast = 8;
+  return kLeast <= text.size() && text.size() <= 32 && text.find_first_not_of(kHex) == text.npos;
+}
 
 const KeptVersion& VersionList::Named(std::string_view text) const {
   const KeptVersion* found = nullptr;
