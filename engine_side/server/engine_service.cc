@@ -216,7 +216,9 @@ class EngineService::Impl {
         if (!call->lasting && call->reply.abandoned().stop_requested()) {
           throw Error(ErrorCode::kCancelled, "the call was given up before its turn came");
         }
-        ranks_.RestartIfLost();  // one may have died while nobody called it; only now is known what is served
+        // One may have died while nobody called it; only now is known what is served. Before anything was, the load
+        // fails with why it died.
+        if (loaded_) ranks_.RestartIfLost();
         sleeper_.KeepAsleep();
         call->run();
       } catch (const std::exception& error) {  // fails the call, not the engine

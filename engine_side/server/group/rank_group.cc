@@ -127,13 +127,10 @@ void RankGroup::RestartAll(const Ranks& old) {
   log::warn("starting all {} ranks anew{}", memory_.size(), weights_outlive_ranks() ? " over their memory" : "");
   for (const auto& rank : *old) rank->Kill();
   for (const auto& rank : *old) rank->Reap();
-  // Failpoints are for the first ranks that live. If what they say keeps a rank from starting, its successors say so
-  // too, whoever had called before the error came.
-  const bool keep_failpoints = std::ranges::any_of(*old, &RankHandle::could_not_start);
   if (!weights_outlive_ranks() && options_.on_weights_lost) options_.on_weights_lost();
   Ranks started;
   try {
-    started = Start(keep_failpoints);
+    started = Start(false);
   } catch (const std::exception& error) {
     return log::error("starting the ranks anew: {}", error.what());
   }

@@ -137,10 +137,7 @@ void RankHandle::Read() {
   NameThisThread("lc-rank-read");
   while (std::optional<Json> message = stream_->Receive()) {
     NoteHeard(*message);
-    if (message->contains("failed")) {
-      could_not_start_ = true;
-      Lose(ErrorFromJson((*message)["failed"]));
-    }
+    if (message->contains("failed")) Lose(ErrorFromJson((*message)["failed"]));
     const TakeAnswer take = TakerOf(*message);
     if (!take) continue;  // a pong, or progress
     if (message->contains("error")) {

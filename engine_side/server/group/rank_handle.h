@@ -50,7 +50,6 @@ class RankHandle {
   int rank() const { return rank_; }
   pid_t pid() const { return pid_; }
   bool alive() const { return alive_.load(); }
-  bool could_not_start() const { return could_not_start_.load(); }  // and said why
 
   // Takes the outcome of a call. It is called once, under no lock, on whatever thread learns the outcome. It must not
   // throw.
@@ -86,7 +85,6 @@ class RankHandle {
   std::unique_ptr<JsonStream> stream_;
   std::atomic<bool> alive_{true};
   std::atomic<bool> ending_{false};  // its end was asked for
-  std::atomic<bool> could_not_start_{false};
   std::mutex reaping_;
   bool reaped_ = false;  // guarded by reaping_
   std::mutex mutex_;

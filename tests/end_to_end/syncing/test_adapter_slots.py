@@ -143,9 +143,10 @@ def test_who_holds_the_slots_is_said_when_the_wait_is_over(setting):
     setting.serve(slots=2)
     setting.load("pinned", 1, "--pin")
     setting.load("policy", 0)
-    asking = [setting.program.start(*setting.asking("policy", new=LONG, repeat=100, seed=seed)) for seed in range(4)]
+    # Of different lengths, so that they do not end in the same step.
+    asking = [setting.program.start(*setting.asking("policy", new=LONG - 31 * seed, repeat=100, seed=seed)) for seed in range(4)]
     layercast_program.wait_until(lambda: setting.uses("policy") > 2, 20, "they never began")
-    error = setting.load("other", 1, "--timeout", 0.5, status=1)["error"]
+    error = setting.load("other", 1, "--timeout", 6, status=1)["error"]
     for _, process in asking:  # nobody waits for their sequences any more
         process.kill()
         process.communicate()
