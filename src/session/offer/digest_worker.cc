@@ -17,7 +17,6 @@
 namespace layercast {
 namespace {
 
-constexpr std::size_t kMostKnown = 256;
 constexpr std::chrono::milliseconds kIdle{1000};
 constexpr std::uint64_t kBytesAtOnce = 32U << 20;  // digested between two messages: some milliseconds
 constexpr std::size_t kMostMessages = 256;         // for one schedule; the socket holds a thousand
@@ -97,7 +96,7 @@ bool DigestWorker::Step(Work& work) {
   const std::shared_ptr<const VersionHold> hold = work.job.hold.lock();
   if (hold == nullptr) return true;
   try {
-    SendNext(work, *hold->version());
+    SendNext(work, hold->version());
     return work.sent == work.job.schedule->chunks().size();
   } catch (const std::exception& thrown) {
     const Error error = AsError(thrown);
@@ -106,7 +105,7 @@ bool DigestWorker::Step(Work& work) {
   }
 }
 
-void DigestWorker::SendNext(Work& work, const OfferedVersion& version) {
+void DigestWorker::SendNext(Work& work, const VersionPointer& version) {
   std::vector<Digest> digests = NextDigests(work, version);
   std::vector<wire::AxisAmax> amaxes = NextAmaxes(work, version);
   if (work.subscribed) {
@@ -114,30 +113,30 @@ void DigestWorker::SendNext(Work& work, const OfferedVersion& version) {
   }
   work.subscribed = true;
   context_.outbox.Put(work.job.key,
-                      wire::Subscribed{OfferFor(work.job, version), std::move(digests), std::move(amaxes)});
+                      wire::Subscribed{OfferFor(work.job, *version), std::move(digests), std::move(amaxes)});
 }
 
-std::vector<Digest> DigestWorker::NextDigests(Work& work, const OfferedVersion& version) {
+std::vector<Digest> DigestWorker::NextDigests(Work& work, const VersionPointer& version) {
   const std::size_t chunks = work.job.schedule->chunks().size();
-  std::vector<Digest>& known = KnownDigests(work.job, version);
+  std::vector<Digest>& known = known_.Digests(version, work.job.schedule_digest);
   // Fewer digests may be known than were sent, because some schedules are forgotten if many are in use.
   while (known.size() < chunks && known.size() <= work.sent) {
-    AddDigests(*work.job.schedule, version.offer(), context_.pool, context_.device, known);
+    AddDigests(*work.job.schedule, version->offer(), context_.pool, context_.device, known);
   }
   const std::size_t end = EndOfMessage(std::span(work.job.amax_requests).subspan(work.sent_amax), work.sent,
-                                       known.size(), version.manifest(), kMostAmaxBytes);
+                                       known.size(), version->manifest(), kMostAmaxBytes);
   const auto at = [&](std::size_t digest) { return known.begin() + static_cast<std::ptrdiff_t>(digest); };
   return {at(std::exchange(work.sent, end)), at(end)};
 }
 
-std::vector<wire::AxisAmax> DigestWorker::NextAmaxes(Work& work, const OfferedVersion& version) {
+std::vector<wire::AxisAmax> DigestWorker::NextAmaxes(Work& work, const VersionPointer& version) {
   const std::vector<AmaxRequest>& requests = work.job.amax_requests;
   const bool all = work.sent == work.job.schedule->chunks().size();
   std::vector<wire::AxisAmax> next;
   for (; work.sent_amax < requests.size(); ++work.sent_amax) {
     const AmaxRequest& request = requests[work.sent_amax];
     if (!all && request.before_chunk >= work.sent) break;
-    next.push_back({request.tensor, known_amax_.Of(version, request, context_.pool, context_.device)});
+    next.push_back({request.tensor, known_.Amax(version, request, context_.pool, context_.device)});
   }
   return next;
 }
@@ -151,15 +150,6 @@ std::uint64_t DigestWorker::OfferFor(const DigestJob& job, const OfferedVersion&
     offer = corrupted_->id();
   }
   return offer;
-}
-
-std::vector<Digest>& DigestWorker::KnownDigests(const DigestJob& job, const OfferedVersion& version) {
-  const auto key = std::pair(version.offer().id, job.schedule_digest);
-  const auto known = known_.find(key);
-  if (known != known_.end()) return known->second;
-  if (known_.size() >= kMostKnown) known_.erase(known_.begin());  // of the oldest offer
-  const auto before = version.chunk_digests().find(job.schedule_digest);
-  return known_[key] = before == version.chunk_digests().end() ? std::vector<Digest>() : before->second;
 }
 
 }  // namespace layercast

@@ -7,19 +7,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "src/base/threads/bounded_queue.h"
 #include "src/session/link/offered_version.h"
 #include "src/session/offer/corrupted_offer.h"
-#include "src/session/offer/known_amax.h"
+#include "src/session/offer/known_of_versions.h"
 #include "src/session/offer/serve_context.h"
 #include "src/tensor/kernels/axis_amax.h"
 #include "src/wire/frames.h"
@@ -67,21 +65,19 @@ class DigestWorker {
   void TakeJobs(Deadline deadline);
   // Does one piece of a job. Returns true when its session needs no more.
   bool Step(Work& work);
-  void SendNext(Work& work, const OfferedVersion& version);
-  std::vector<Digest> NextDigests(Work& work, const OfferedVersion& version);
+  using VersionPointer = std::shared_ptr<const OfferedVersion>;
+  void SendNext(Work& work, const VersionPointer& version);
+  std::vector<Digest> NextDigests(Work& work, const VersionPointer& version);
   // The magnitudes that are needed with the chunks whose digests were sent.
-  std::vector<wire::AxisAmax> NextAmaxes(Work& work, const OfferedVersion& version);
+  std::vector<wire::AxisAmax> NextAmaxes(Work& work, const VersionPointer& version);
   std::uint64_t OfferFor(const DigestJob& job, const OfferedVersion& version);
-  std::vector<Digest>& KnownDigests(const DigestJob& job, const OfferedVersion& version);
 
   const ServeContext context_;
   BoundedQueue<DigestJob> jobs_{4096};
   std::atomic<double> core_seconds_{0};
   // What follows is the thread's alone.
   std::list<Work> under_way_;
-  // The digests by offer and schedule, as far as they are computed: once for each distinct schedule.
-  std::map<std::pair<std::uint64_t, Digest>, std::vector<Digest>> known_;
-  KnownAmax known_amax_;
+  KnownOfVersions known_;
   std::optional<CorruptedOffer> corrupted_;  // at most one, because a failpoint fires once
   std::jthread thread_;
 };
