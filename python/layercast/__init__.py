@@ -103,16 +103,16 @@ __all__ = [
 ]
 
 
-# Trainers' integrations lie in a folder of their own; users import them as layercast.trl and layercast.ray.
+# Trainers' integrations lie in a folder of their own; users import them as layercast.trl, layercast.ray, ...
 __path__.append(_os.path.join(_os.path.dirname(__file__), "integrations"))
 
 if _TYPE_CHECKING:
-    from layercast.integrations import ray as ray, trl as trl
+    from layercast.integrations import megatron as megatron, ray as ray, trl as trl
 else:
 
     def __getattr__(name: str) -> object:
         """An integration, imported when it is first named."""
-        if name not in ("ray", "trl"):
+        if name not in ("megatron", "ray", "trl"):
             raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
         return _importlib.import_module(f"{__name__}.{name}")
 
