@@ -20,6 +20,7 @@
 #include "cli/terminal/output.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
+#include "src/base/log_entry.h"
 #include "src/base/utf8.h"
 
 namespace layercast::cli {
@@ -52,6 +53,7 @@ std::vector<std::unique_ptr<Subcommand>> MakeSubcommands() {
 // Prints the error: one sentence for people and, for scripts, an object, unless one was printed already.
 int Refuse(ExitStatus status, Output& output, const std::string& who, const Error& error) {
   const auto say = [&](const Error& what) {
+    if (log::WritesJson()) return log::error("{}: {}", who, what.what());
     std::fprintf(stderr, "%s: %s\n", who.c_str(), EscapedMessage(what.what()).c_str());
   };
   say(error);

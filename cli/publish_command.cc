@@ -13,6 +13,7 @@
 
 #include "cli/arguments/arguments.h"
 #include "cli/arguments/key_flags.h"
+#include "cli/arguments/log_flag.h"
 #include "cli/arguments/nearest.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/end_signal.h"
@@ -140,6 +141,7 @@ class Publish final : public Subcommand {
                 "Folders of which publish --to may have this publish what is there")
         ->excludes(to);
     keys_.Declare(app);
+    DeclareLogFormat(app);
   }
 
   void Run(Output& output) override {

@@ -12,6 +12,7 @@
 
 #include "cli/arguments/arguments.h"
 #include "cli/arguments/key_flags.h"
+#include "cli/arguments/log_flag.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/end_signal.h"
 #include "cli/terminal/progress_bar.h"
@@ -117,6 +118,7 @@ class Serve final : public Subcommand {
         ->check(Endpoint())
         ->capture_default_str();
     keys_.Declare(app);
+    DeclareLogFormat(app);
     app.add_option("--chunk-bytes", options_.ranks.chunk_bytes, "The most that a rank asks a publisher for at once")
         ->check(CLI::Range(4096, 1 << 30))
         ->capture_default_str();

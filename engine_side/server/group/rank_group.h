@@ -71,6 +71,7 @@ class RankGroup {
   // anew already.
   void Restart(std::uint64_t failed);
   std::vector<int> pids() const;
+  const std::string& engine() const { return options_.engine; }  // its name in handshakes
   Keys keys() const { return Keys::From(options_.keys); }
   CommitPolicy commit_policy() const { return options_.commit; }
   bool keeps_previous() const { return options_.keep_previous; }

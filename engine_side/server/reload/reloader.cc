@@ -8,11 +8,13 @@
 #include "engine_side/server/group/borrow.h"
 #include "engine_side/server/group/reload_request.h"
 #include "engine_side/server/reload/rank_reports.h"
+#include "engine_side/server/reload/sync_log.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/base/utf8.h"
 #include "src/control/answer_time.h"
 #include "src/control/progress_forms.h"
+#include "src/session/link/session_name.h"
 
 namespace layercast {
 namespace {
@@ -49,6 +51,7 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
                   {"error", nullptr}};
   Json of_adapters = Json::object();
   RankReload reload(ranks_, attempt_ + 1);
+  const std::string session = SessionName(ranks_.engine(), attempt_ + 1);
   try {
     const PauseMode mode = PauseModeNamed(params.value("pause_mode", default_pause_mode_));
     const Deadline deadline = Deadline::After(MillisecondsFrom(params, "timeout_ms", kDefaultTimeout));
@@ -67,7 +70,7 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
     const Error why = ranks_.ended() ? Error(ErrorCode::kCancelled, "the engine was ended") : ErrorOfCall(error);
     outcome["error"] = ErrorToJson(why);
     if (ServesOrIsTorn()) {  // else it is the first load, and its caller reports it
-      log::error("reload: {}", why.what());
+      LogFailedSync(why, params, session, Clock::now() - begin);
       ranks_.RestartIfLost();
     }
   }
@@ -77,12 +80,14 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
     if (!of_adapters.empty()) outcome["report"]["adapters"] = std::move(of_adapters);
   }
 
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   state_ = torn_ ? "torn" : version_ ? "serving" : "loading";
   under_way_.reset();
   last_error_ = outcome["error"];
   last_report_ = outcome["report"];
   outcome["version"] = VersionToJson(version_);
+  lock.unlock();
+  if (outcome["ok"] == true) LogSync(outcome, params, session, Clock::now() - begin);
   return outcome;
 }
 

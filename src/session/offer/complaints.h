@@ -2,27 +2,31 @@
 // logged at once; after that it is one a second, which says how many were left out. Used by the desk of versions.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 
-#include "src/base/deadline.h"
+#include "src/base/log.h"
+#include "src/base/rate_limit.h"
 
 namespace layercast {
 
 // One thread only.
 class Complaints {
  public:
-  static constexpr int kAtOnce = 20;
+  static constexpr int kAtOnce = RateLimit::kAtOnce;
 
-  void Warn(const std::string& text);
+  void Warn(const std::string& text) {
+    if (const std::optional<std::string> admitted = Admit(text, Deadline::Clock::now())) log::warn("{}", *admitted);
+  }
   // What to log for this warning at that time. nullopt: nothing.
-  std::optional<std::string> Admit(const std::string& text, Deadline::Clock::time_point now);
+  std::optional<std::string> Admit(const std::string& text, Deadline::Clock::time_point now) {
+    const std::optional<std::uint64_t> left_out = limit_.Admit(now);
+    if (!left_out) return std::nullopt;
+    return *left_out == 0 ? text : text + " (" + std::to_string(*left_out) + " warnings before it were left out)";
+  }
 
  private:
-  int left_ = kAtOnce;  // how many may still be logged at once
-  Deadline::Clock::time_point refilled_{};
-  std::uint64_t left_out_ = 0;
+  RateLimit limit_;
 };
 
 }  // namespace layercast

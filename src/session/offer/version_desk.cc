@@ -121,6 +121,7 @@ std::vector<wire::Message> VersionDesk::Dispatch(const SessionKey& key, wire::Me
     return {};
   }
   if (std::holds_alternative<wire::CostRequest>(message)) {
+    session.complete = true;
     const double spent = std::max(0.0, CoreSeconds() - session.served_since);  // threads that ended no longer count
     return {wire::ServingCost{static_cast<std::uint64_t>(spent * 1e6)}};
   }
@@ -367,6 +368,7 @@ std::string VersionDesk::WhyEvicted(const OfferedVersion& version) {
 }
 
 void VersionDesk::End(const SessionKey& key) {
+  LogEnd(sessions_.at(key));
   RelayTree*& tree = sessions_.at(key).tree;
   if (tree != nullptr) std::exchange(tree, nullptr)->Finish(key);
   Drop(key);

@@ -80,6 +80,7 @@ class VersionDesk {
     std::map<std::uint32_t, AmaxRequest> amax_requests;  // by tensor
     Deadline::Clock::time_point last_heard;
     Deadline::Clock::time_point subscribed;  // valid if it has a schedule
+    bool complete = false;                   // it has said that it has everything
     double served_since = 0;                 // what serving had cost when the session began: core seconds
     StreamWalk* walk = nullptr;
     RelayTree* tree = nullptr;  // the tree of the receivers that take the same of a snapshot; it has their paces
@@ -118,6 +119,7 @@ class VersionDesk {
   // Ends the session of a receiver that has all that it wanted.
   void End(const SessionKey& key);
   void Drop(const SessionKey& key);
+  static void LogEnd(const Session& session);
   std::string NameOf(const SessionKey& key) const;
 
   const DeskOptions options_;

@@ -174,8 +174,10 @@ def test_beyond_loopback_keys_are_needed_or_insecure(program, start, folder):
     assert start("publish", "--model", folder, "--bind", BEYOND_LOOPBACK, "--insecure").endpoint
 
 
-def test_no_log_and_no_answer_has_a_secret_or_a_token(program, start, folder, publish, server, client, monkeypatch):
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_log_and_no_answer_has_a_secret_or_a_token(form, program, start, folder, publish, server, client, monkeypatch):
     monkeypatch.setenv("SPDLOG_LEVEL", "debug")
+    monkeypatch.setenv("LAYERCAST_LOG_FORMAT", form)
     keys, line = client("lou", "read,reload")
     set_list(server, line)
     publisher = publish("--keys", server)
