@@ -36,6 +36,7 @@ class Subcommand {
 };
 
 std::unique_ptr<Subcommand> MakeAdapter();
+std::unique_ptr<Subcommand> MakeDoctor();
 std::unique_ptr<Subcommand> MakeExport();
 std::unique_ptr<Subcommand> MakeGenerate();
 std::unique_ptr<Subcommand> MakeInspect();

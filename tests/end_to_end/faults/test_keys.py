@@ -187,6 +187,7 @@ def test_no_log_and_no_answer_has_a_secret_or_a_token(form, program, start, fold
         said.append(program.run("reload", "--engine", engine.endpoint, "--keys", keys, "--publisher", publisher.endpoint,
                                 "--channel", channel, status=None))
     said.append(program.run("probe", "--publisher", publisher.endpoint, "--keys", keys))
+    said.append(program.run("doctor", "--publisher", publisher.endpoint, "--engine", engine.endpoint, "--keys", keys))
     everything = publisher.errors() + engine.errors() + "".join(each.output + each.errors for each in said)
     for file in (server / "server.key", server / "secret.key", keys / "secret.key"):
         assert file.read_text().split()[1] not in everything, file
