@@ -45,6 +45,7 @@ std::vector<std::unique_ptr<Subcommand>> MakeSubcommands() {
   all.push_back(MakePlan());
   all.push_back(MakeProbe());
   all.push_back(MakeDoctor());
+  all.push_back(MakeTop());
   all.push_back(MakeInspect());
   all.push_back(MakeModels());
   all.push_back(MakeKeygen());

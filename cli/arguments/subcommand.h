@@ -50,6 +50,7 @@ std::unique_ptr<Subcommand> MakeRollback();
 std::unique_ptr<Subcommand> MakeServe();
 std::unique_ptr<Subcommand> MakeSleep();
 std::unique_ptr<Subcommand> MakeStatus();
+std::unique_ptr<Subcommand> MakeTop();
 std::unique_ptr<Subcommand> MakeVerify();
 std::unique_ptr<Subcommand> MakeVersions();
 std::unique_ptr<Subcommand> MakeWakeUp();

@@ -48,6 +48,8 @@ void EndSignal::Wait() { WaitFor(-1); }
 
 bool EndSignal::WaitOr(const WakeUp& other) { return WaitFor(other.fd()); }
 
+bool EndSignal::WaitOr(int fd, std::chrono::milliseconds time) { return WaitFor(fd, static_cast<int>(time.count())); }
+
 bool EndSignal::WaitUpTo(std::chrono::milliseconds time) { return WaitFor(-1, static_cast<int>(time.count())); }
 
 bool EndSignal::WaitFor(int other_fd, int milliseconds) {

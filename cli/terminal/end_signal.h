@@ -17,6 +17,9 @@ class EndSignal {
   void Wait();
   // Waits until a signal arrives or `other` rings. Returns true if a signal has arrived.
   bool WaitOr(const WakeUp& other);
+  // Waits until a signal arrives, something can be read from `fd`, or the time has passed. Returns true if a signal has
+  // arrived.
+  bool WaitOr(int fd, std::chrono::milliseconds time);
   // Waits until a signal arrives or the time has passed. Returns true if a signal has arrived.
   bool WaitUpTo(std::chrono::milliseconds time);
 

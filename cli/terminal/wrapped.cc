@@ -13,16 +13,6 @@ std::size_t ColumnsOf(char byte) {
   return value < 0xE0 ? 1 : 2;
 }
 
-// How many bytes of `text` fit into so many columns: whole characters.
-std::size_t BytesWithin(std::string_view text, std::size_t columns) {
-  std::size_t used = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    used += ColumnsOf(text[i]);
-    if (used > columns) return i;
-  }
-  return text.size();
-}
-
 void AppendWrapped(std::string_view line, std::string& out) {
   const std::size_t indent = std::min(line.find_first_not_of(' '), kMostColumns / 2);
   std::string lead(std::min(indent, line.size()), ' ');
@@ -40,6 +30,15 @@ void AppendWrapped(std::string_view line, std::string& out) {
 }
 
 }  // namespace
+
+std::size_t BytesWithin(std::string_view text, std::size_t columns) {
+  std::size_t used = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    used += ColumnsOf(text[i]);
+    if (used > columns) return i;
+  }
+  return text.size();
+}
 
 std::string Wrapped(std::string_view text) {
   std::string out;
