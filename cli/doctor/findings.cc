@@ -209,7 +209,7 @@ std::string FindingsText(const Findings& findings) {
                      MeasuredText(findings.measured);
   if (findings.publisher) text += PublisherText(*findings.publisher);
   if (findings.engine) text += EngineText(*findings.engine);
-  text += "\n";
+  text += '\n';
   for (const Advice& each : findings.advice) {
     if (each.fails) continue;
     text += each.text + "\n";

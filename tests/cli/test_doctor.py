@@ -78,12 +78,11 @@ def test_a_publisher_without_a_version_fails_a_sync(program, start, tmp_path):
 
 
 def test_keys_that_do_not_fit_fail_a_sync(program, start, folders, tmp_path):
-    program.run("keygen", tmp_path / "server")
-    program.run("keygen", tmp_path / "stranger", "--server", tmp_path / "server")
-    locked = start("publish", "--model", folders["b"], "--keys", tmp_path / "server")
-    asked = ("doctor", "--publisher", locked.endpoint, "--keys", tmp_path / "stranger", "--timeout", 10)
-    seen = program.run(*asked, status=1)
-    (fails,) = [advice for advice in seen.json["advice"] if advice["fails"]]
+    for secret in ("job", "other"):
+        program.run("keygen", "--secret", tmp_path / secret)
+    locked = start("publish", "--model", folders["b"], "--secret", tmp_path / "job")
+    asked = ("doctor", "--publisher", locked.endpoint, "--secret", tmp_path / "other", "--timeout", 10)
+    (fails,) = [advice for advice in program.run(*asked, status=1).json["advice"] if advice["fails"]]
     assert fails["name"] == "publisher_keys" and "layercast keygen" in fails["command"]
 
 
