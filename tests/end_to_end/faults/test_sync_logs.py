@@ -5,6 +5,8 @@ import os
 import re
 import signal
 
+import pytest
+
 from program import wait_until
 
 SOON = 30
@@ -34,12 +36,14 @@ def await_served(publisher, count):
     wait_until(lambda: publisher.errors().count('"served"') >= count, SOON, f"{publisher}\nexpected {count} lines")
 
 
-def test_both_ends_have_one_line_of_a_sync_with_one_session(program, start, checkpoint):
+@pytest.mark.parametrize("mode", ["snapshot", "stream"])
+def test_both_ends_have_one_line_of_a_sync_with_one_session(mode, program, start, checkpoint):
     publisher = start("publish", "--model", checkpoint("llama", "b"), "--lineage", "run-17", "--step", 42,
-                      "--log-format", "json")
+                      "--mode", mode, "--log-format", "json")
     engine = start("serve", "--model", checkpoint("llama", "a"), "--tp", 2, "--log-format", "json")
     taken = [program.reload(engine, "--publisher", publisher.endpoint) for _ in range(2)]
     assert all(each["ok"] for each in taken)
+    program.run("probe", "--publisher", publisher.endpoint)  # is no sync, and leaves no line
     await_served(publisher, 4)
 
     first, *synced = of_syncs(engine, "synced")  # the first is of the engine's own --model
