@@ -23,7 +23,11 @@ class ProgressNote {
   // Says how far it is, if it is time.
   void Tell() {
     const auto now = Deadline::Clock::now();
-    if (now - told_ < Pace::kPeriod) return;
+    if (now - told_ >= Pace::kPeriod) TellNow();
+  }
+  // Likewise, whether or not it is time: once all has come.
+  void TellNow() {
+    const auto now = Deadline::Clock::now();
     told_ = now;
     const double probed = publisher_.channel_use().probed_gb_per_s;
     publisher_.link().Send(wire::Progress{.bytes = bytes_,

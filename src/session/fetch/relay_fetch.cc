@@ -1,6 +1,9 @@
 #include "src/session/fetch/relay_fetch.h"
 
+#include <exception>
 #include <vector>
+
+#include "src/base/log.h"
 
 namespace layercast {
 namespace {
@@ -53,6 +56,7 @@ std::optional<ArrivedChunk> RelayFetch::Poll(const std::string& stage, std::chro
   std::optional<ArrivedChunk> arrived = chunks_->Poll(stage, step);
   if (arrived) {
     const Chunk& chunk = schedule_.chunks()[arrived->chunk];
+    bytes_ += chunk.num_bytes;
     arrived->views = ViewsAt(arrived->views.front().base, schedule_.RegionsOf(chunk));
   }
   return arrived;
@@ -60,6 +64,15 @@ std::optional<ArrivedChunk> RelayFetch::Poll(const std::string& stage, std::chro
 
 void RelayFetch::LookAtLink(const std::string& stage) {
   while (const std::optional<wire::Message> message = chunks_->MessageThatCame(stage)) Take(*message, stage);
+}
+
+void RelayFetch::TellTaken() noexcept {
+  const auto elapsed = std::chrono::duration_cast<std::chrono::microseconds>(Deadline::Clock::now() - begin_);
+  try {
+    session_.link().Send(wire::Progress{.bytes = bytes_, .elapsed_us = static_cast<std::uint64_t>(elapsed.count())});
+  } catch (const std::exception& error) {
+    log::debug("{}", error.what());
+  }
 }
 
 void RelayFetch::Take(const wire::Message& message, const std::string& stage) {

@@ -29,6 +29,8 @@ class RelayFetch {
   std::optional<ArrivedChunk> Poll(const std::string& stage, std::chrono::milliseconds step);
   // Keeps the session alive, and throws if the relay is gone.
   void LookAtLink(const std::string& stage);
+  // Says to the relay how much came from it. It need not know.
+  void TellTaken() noexcept;
 
  private:
   void Take(const wire::Message& message, const std::string& stage);
@@ -38,7 +40,9 @@ class RelayFetch {
   const Schedule packed_;     // of the relay's offer: chunk i is its tensor i
   PublisherSession session_;
   std::optional<ChunkFetch> chunks_;  // over `packed_`
-  std::uint32_t next_;                // the first chunk that the relay did not have yet
+  const Deadline::Clock::time_point begin_ = Deadline::Clock::now();
+  std::uint64_t bytes_ = 0;  // that came
+  std::uint32_t next_;       // the first chunk that the relay did not have yet
 };
 
 }  // namespace layercast

@@ -103,8 +103,11 @@ void SnapshotPart::Done(std::uint32_t chunk) {
   source_->Done(chunk);
   done_ = chunk + 1;
   note_.Used(own_.schedule().chunks()[chunk].num_bytes);
-  note_.Tell();
-  if (done_ == own_.schedule().chunks().size() && relay_ != nullptr) DropSource();  // it may let go of us
+  if (done_ < own_.schedule().chunks().size()) return note_.Tell();
+  note_.TellNow();
+  if (relay_ == nullptr) return;
+  relay_->TellTaken();
+  DropSource();  // it may let go of us
 }
 
 void SnapshotPart::End() {
@@ -150,6 +153,7 @@ void SnapshotPart::TakeAmax(const std::vector<wire::AxisAmax>& amaxes) {
 
 void SnapshotPart::TakeSource(const wire::FetchFrom& from) {
   if (source_ == &own_) own_.peer().Refuse("sent us to '" + from.relay + "', where it serves us itself");
+  if (relay_ != nullptr) relay_->TellTaken();
   DropSource();
   if (done_ == own_.schedule().chunks().size()) return;  // it was sent before the publisher heard of that
   if (from.relay.empty()) return TakeFromPublisher();

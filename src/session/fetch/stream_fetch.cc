@@ -81,6 +81,7 @@ class StreamFetch::Part {
     fetch_.sink_.OnChunk(fetch_.schedule_.WholeOf(publisher_, arrived->chunk), chunks_.Verified(*arrived, expected));
     chunks_.Done(arrived->chunk);
     note_.Used(chunks_.schedule().chunks()[arrived->chunk].num_bytes);
+    if (bytes_left() == 0) note_.TellNow();
     of_chunk_.erase(awaited);
     --ready.left;
     Settle();

@@ -72,7 +72,8 @@ class OfferService::Impl {
                         .take_offer_ids = [this](std::uint64_t count) { return next_offer_id_.fetch_add(count); }},
             .channels = [this](const OfferedVersion& version) { return ChannelsOf(version); },
             .core_seconds = [this] { return CoreSeconds(); },
-            .keeper = options.keeper});
+            .keeper = options.keeper,
+            .takers = options.takers});
     thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
   }
 

@@ -17,6 +17,7 @@
 
 namespace layercast {
 
+class TakerTally;
 class VersionKeeper;
 
 struct OfferServiceOptions {
@@ -30,6 +31,7 @@ struct OfferServiceOptions {
   std::vector<std::string> channels{};  // those that are offered; empty: all that work here, but cuda_ipc
   std::size_t nccl_fleet = 1;           // how many receivers `nccl` serves together
   VersionKeeper* keeper = nullptr;      // answers those who ask what is kept; outlives the service; null: nobody does
+  TakerTally* takers = nullptr;         // notes who takes what; outlives the service; null: nobody wants to know
   bool probe = true;                    // offers bytes by which receivers measure the channels before they choose
 };
 

@@ -34,11 +34,6 @@ std::uint32_t LastChunk(const Schedule& schedule) {
   return chunks == 0 ? 0 : static_cast<std::uint32_t>(chunks - 1);
 }
 
-void DescribePace(const Pace& pace, wire::ReaderStatus& reader) {
-  reader.bytes = pace.bytes();
-  reader.bytes_per_second = static_cast<std::uint64_t>(pace.rate());
-}
-
 // A list of one message. A braced list would copy the message, and a welcome is as large as its manifest.
 std::vector<wire::Message> Only(wire::Message message) {
   std::vector<wire::Message> list;
@@ -77,6 +72,7 @@ std::vector<wire::Message> VersionDesk::Take(const SessionKey& key, wire::Messag
 
 wire::Refused VersionDesk::Refuse(const SessionKey& key, const Error& error) {
   complaints_.Warn("receiver " + NameOf(key) + ": " + error.what());
+  if (parts_.takers != nullptr) parts_.takers->Refused(error.code());
   Drop(key);
   return {error.code(), error.what()};
 }
@@ -153,23 +149,6 @@ wire::StatusAnswer VersionDesk::Status() {
   return status;
 }
 
-std::vector<wire::ReaderStatus> VersionDesk::ReadersOf(const OfferedVersion& version) const {
-  std::vector<wire::ReaderStatus> readers;
-  for (const auto& [key, session] : sessions_) {
-    if (session.version().get() != &version) continue;
-    wire::ReaderStatus& reader = readers.emplace_back();
-    reader.engine = session.hello.engine;
-    reader.rank = session.hello.rank;
-    if (session.pace) DescribePace(*session.pace, reader);
-    const auto standing = session.tree == nullptr ? std::nullopt : session.tree->StandingOf(key);
-    if (!standing) continue;
-    reader.takes_from = standing->takes_from;
-    reader.relays_at = standing->relays_at;
-    DescribePace(standing->pace, reader);
-  }
-  return readers;
-}
-
 wire::Welcome VersionDesk::OnHello(const SessionKey& key, wire::Hello hello) {
   if (sessions_.contains(key)) throw Error(ErrorCode::kInvalidArgument, "'hello' twice in one session");
   CheckMaySpeak(key, hello);
@@ -191,6 +170,7 @@ wire::Welcome VersionDesk::OnHello(const SessionKey& key, wire::Hello hello) {
   session.hold = std::move(hold);
   session.served_since = CoreSeconds();
   session.last_heard = Deadline::Clock::now();
+  if (parts_.takers != nullptr) parts_.takers->Began(session.hello);
   return welcome;
 }
 
@@ -274,26 +254,6 @@ std::vector<wire::Message> VersionDesk::OnSubscribe(const SessionKey& key, Sessi
   return {};
 }
 
-void VersionDesk::OnRelayLost(const SessionKey& key, const Session& session, const wire::RelayLost& lost) {
-  if (session.tree == nullptr) throw Error(ErrorCode::kInvalidArgument, "'relay_lost' of one that takes from no relay");
-  complaints_.Warn("receiver " + NameOf(key) + " has lost relay " + Quote(lost.relay) + ": " + Quote(lost.why));
-  relays_.Lost(key, *session.tree, lost);
-}
-
-void VersionDesk::OnProgress(const SessionKey& key, Session& session, const wire::Progress& progress) {
-  if (session.schedule == nullptr) {
-    throw Error(ErrorCode::kInvalidArgument, "'progress' of one that has asked for nothing");
-  }
-  if (session.tree == nullptr) {
-    if (!session.pace) session.pace.emplace(session.subscribed);
-    session.pace->Note(progress, Deadline::Clock::now());
-    return;
-  }
-  if (const std::optional<std::string> moved = relays_.Note(key, *session.tree, progress)) {
-    complaints_.Warn("receiver " + NameOf(key) + ": " + *moved + "; it goes elsewhere");
-  }
-}
-
 std::vector<wire::Message> VersionDesk::FollowRelayed(const SessionKey& key, Session& session,
                                                       const wire::Subscribe& subscribe) {
   RelayedChunks& relayed = *session.version()->relayed();
@@ -367,17 +327,11 @@ std::string VersionDesk::WhyEvicted(const OfferedVersion& version) {
          "; offered: " + Offered();
 }
 
-void VersionDesk::End(const SessionKey& key) {
-  LogEnd(sessions_.at(key));
-  RelayTree*& tree = sessions_.at(key).tree;
-  if (tree != nullptr) std::exchange(tree, nullptr)->Finish(key);
-  Drop(key);
-}
-
 void VersionDesk::Drop(const SessionKey& key) {
   const auto dropped = sessions_.extract(key);
   if (dropped.empty()) return;
   const Session& session = dropped.mapped();
+  if (parts_.takers != nullptr) parts_.takers->Ended();
   if (session.walk != nullptr) session.walk->Leave(key);
   if (session.version()->relayed() != nullptr) session.version()->relayed()->Leave(key);
   if (session.tree != nullptr) relays_.Leave(key, *session.tree);

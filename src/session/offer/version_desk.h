@@ -23,6 +23,7 @@
 #include "src/session/relay_tree/pace.h"
 #include "src/session/relay_tree/relay_desk.h"
 #include "src/session/schedules/recent_schedules.h"
+#include "src/session/takers/taker_tally.h"
 #include "src/wire/frames.h"
 
 namespace layercast {
@@ -49,6 +50,7 @@ class VersionDesk {
     std::function<std::vector<wire::ChannelAddress>(const OfferedVersion&)> channels;
     std::function<double()> core_seconds;  // what the service's threads have computed, without this desk's
     VersionKeeper* keeper = nullptr;       // null: nobody takes orders
+    TakerTally* takers = nullptr;          // null: nobody asks who has taken what
   };
   VersionDesk(DeskOptions options, const Parts& parts);
 
@@ -85,6 +87,7 @@ class VersionDesk {
     StreamWalk* walk = nullptr;
     RelayTree* tree = nullptr;  // the tree of the receivers that take the same of a snapshot; it has their paces
     std::optional<Pace> pace;   // of a receiver that is in no tree, once it has said one
+    std::uint64_t taken = 0;    // bytes, by its last word
 
     const std::shared_ptr<OfferedVersion>& version() const { return hold->version(); }
     bool awaits_walk() const;  // waits for a stream's walk, which begins when all ranks of its engine have asked for it
@@ -100,6 +103,7 @@ class VersionDesk {
   std::vector<wire::Message> OnSubscribe(const SessionKey& key, Session& session, wire::Subscribe subscribe);
   void OnRelayLost(const SessionKey& key, const Session& session, const wire::RelayLost& lost);
   void OnProgress(const SessionKey& key, Session& session, const wire::Progress& progress);
+  void NoteTaken(Session& session, const wire::Progress& progress) const;
   std::vector<wire::Message> FollowRelayed(const SessionKey& key, Session& session, const wire::Subscribe& subscribe);
   // Finds the version that the hello asks for and holds it in one step, so that a withdrawal cannot release it in
   // between.

@@ -39,6 +39,7 @@ OfferServiceOptions Checked(const RelayOptions& options) {
           .name = "relay",
           .peer_timeout = options.peer_timeout,
           .channels = ChannelsOf(options),
+          .takers = options.takers,
           .probe = false};  // receivers do not measure the channels to a relay
 }
 

@@ -24,6 +24,7 @@ struct RelayOptions {
   Keys keys{};                                   // OfferServiceOptions::keys
   std::vector<std::string> channels{};           // those that are offered; empty: all that work here, but inproc
   std::chrono::milliseconds peer_timeout{5000};  // OfferServiceOptions::peer_timeout
+  TakerTally* takers = nullptr;                  // OfferServiceOptions::takers
 };
 
 // Resource; one thread only, that of the session. It takes the memory of the chunks of one session's schedules, and

@@ -12,6 +12,7 @@
 #include "src/session/choose/channel_chooser.h"
 #include "src/session/fetch/fetch.h"
 #include "src/session/offer/offer_service.h"
+#include "src/session/takers/taker_tally.h"
 #include "tests/support/test_weights.h"
 
 namespace layercast::testing {
@@ -129,6 +130,7 @@ class SessionTest : public ::testing::Test {
     options.stream_window_bytes = window_bytes;
     options.peer_timeout = peer_timeout;
     options.max_sessions = max_sessions;
+    options.takers = &takers_;
     return std::make_unique<OfferService>(options, pool_, publisher_failpoints_);
   }
 
@@ -143,6 +145,7 @@ class SessionTest : public ::testing::Test {
   }
 
   WorkerPool pool_{2};
+  TakerTally takers_;
   FailPoints publisher_failpoints_;
   FailPoints receiver_failpoints_;
   ChannelChooser channels_;

@@ -1,0 +1,23 @@
+# prometheus-cpp as one imported target of our own, which serves what --metrics-bind asks for. Its package file wants CURL
+# and civetweb's headers, which nothing here includes.
+set(LAYERCAST_HAVE_PROMETHEUS OFF)
+if(LAYERCAST_PROMETHEUS STREQUAL "OFF")
+  message(STATUS "prometheus-cpp: switched off; metrics are left out")
+  return()
+endif()
+find_path(LAYERCAST_PROMETHEUS_INCLUDE prometheus/exposer.h)
+find_library(LAYERCAST_PROMETHEUS_CORE prometheus-cpp-core)
+find_library(LAYERCAST_PROMETHEUS_PULL prometheus-cpp-pull)
+if(NOT LAYERCAST_PROMETHEUS_INCLUDE OR NOT LAYERCAST_PROMETHEUS_CORE OR NOT LAYERCAST_PROMETHEUS_PULL)
+  if(LAYERCAST_PROMETHEUS STREQUAL "ON")
+    message(FATAL_ERROR "prometheus-cpp: not found")
+  endif()
+  message(STATUS "prometheus-cpp: not found; metrics are left out")
+  return()
+endif()
+
+set(LAYERCAST_HAVE_PROMETHEUS ON)
+add_library(layercast::prometheus INTERFACE IMPORTED GLOBAL)
+target_include_directories(layercast::prometheus SYSTEM INTERFACE ${LAYERCAST_PROMETHEUS_INCLUDE})
+target_link_libraries(layercast::prometheus INTERFACE ${LAYERCAST_PROMETHEUS_PULL} ${LAYERCAST_PROMETHEUS_CORE})
+message(STATUS "prometheus-cpp: ${LAYERCAST_PROMETHEUS_PULL}")
