@@ -142,6 +142,7 @@ class Publish final : public Subcommand {
         ->excludes(to);
     keys_.Declare(app);
     DeclareLogFormat(app);
+    DeclareMetrics(app, options_.metrics_bind, options_.metrics_open);
   }
 
   void Run(Output& output) override {
@@ -175,6 +176,7 @@ class Publish final : public Subcommand {
     bar.End();
     output.Print({{"ready", true},
                   {"endpoint", publisher.endpoint()},
+                  {"metrics", MetricsJson(publisher)},
                   {"pids", {::getpid()}},
                   {"mode", mode_},
                   {"version", VersionToJson(published.version())},
@@ -185,11 +187,17 @@ class Publish final : public Subcommand {
                  "publishing " + published.version().ToString() + " at " + publisher.endpoint() + ": " +
                      std::to_string(tensors) + " tensors, " + std::to_string(bytes) + " bytes, as a " + mode_ +
                      (part.ranks == 1 ? "" : ", part " + part_) +
-                     (published.run().empty() ? "" : ", run " + Quote(published.run())));
+                     (published.run().empty() ? "" : ", run " + Quote(published.run())) +
+                     MetricsText(MetricsJson(publisher)));
     end.Wait();
   }
 
  private:
+  static Json MetricsJson(const Publisher& publisher) {
+    const std::string address = publisher.metrics_address();
+    return address.empty() ? Json() : Json(address);
+  }
+
   // Has a running publisher publish the folder.
   void Order(Output& output) const {
     if (checkpoint_.path().empty() || !adapters_.empty() || mode_ != "snapshot" || part_ != "0/1") {
@@ -222,12 +230,14 @@ class Publish final : public Subcommand {
          .retained_versions = options_.retained_versions,
          .quiet = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(quiet_))});
     run.Look();
-    output.Print({{"ready", true},
-                  {"endpoint", publisher.endpoint()},
-                  {"pids", {::getpid()}},
-                  {"version", nullptr},
-                  {"watch", parent}},
-                 "watching " + Quote(parent) + ", publishing at " + publisher.endpoint());
+    output.Print(
+        {{"ready", true},
+         {"endpoint", publisher.endpoint()},
+         {"metrics", MetricsJson(publisher)},
+         {"pids", {::getpid()}},
+         {"version", nullptr},
+         {"watch", parent}},
+        "watching " + Quote(parent) + ", publishing at " + publisher.endpoint() + MetricsText(MetricsJson(publisher)));
     while (!end.WaitUpTo(kWatchLook)) run.Look();
   }
 

@@ -55,6 +55,11 @@ void FolderOrders::Start() {
   changed_.notify_all();
 }
 
+std::size_t FolderOrders::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return orders_.size();
+}
+
 void FolderOrders::Stop() {
   std::jthread thread;
   {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
@@ -48,6 +49,8 @@ class FolderOrders {
   void Put(Order order);
   // Frees what was evicted, now or when nobody reads it any more.
   void Free();
+  // How many orders wait.
+  std::size_t waiting() const;
   // Ends after the order at hand; those that wait are dropped.
   void Stop();
 
@@ -60,7 +63,7 @@ class FolderOrders {
   std::vector<std::filesystem::path> allowed_;
   const Publish publish_;
   const std::function<bool()> free_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Order> orders_;  // guarded by mutex_
   bool stopped_ = false;      // guarded by mutex_

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -16,13 +17,16 @@
 #include "src/base/home_process.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/formats/checkpoint.h"
+#include "src/metrics/metrics_endpoint.h"
 #include "src/session/offer/offer_service.h"
+#include "src/session/takers/taker_tally.h"
 #include "src/wire/frames.h"
 #include "trainer_side/declared_weights.h"
 #include "trainer_side/folder_orders.h"
 #include "trainer_side/kept_tensors.h"
 #include "trainer_side/kept_versions.h"
 #include "trainer_side/published_state.h"
+#include "trainer_side/publisher_samples.h"
 #include "trainer_side/version_list.h"
 
 namespace layercast {
@@ -79,16 +83,23 @@ class Publisher::Impl final : public VersionKeeper {
                   .eviction_time = options.eviction_time,
                   .channels = options.channels,
                   .nccl_fleet = options.nccl_fleet,
-                  .keeper = this},
-                 pool_, failpoints_, &device_tensors_) {}
+                  .keeper = this,
+                  .takers = options.metrics_bind.empty() ? nullptr : &takers_},
+                 pool_, failpoints_, &device_tensors_) {
+    if (options.metrics_bind.empty()) return;
+    metrics_ = std::make_unique<MetricsEndpoint>(options.metrics_bind, options.metrics_open || options.keys.insecure,
+                                                 [this] { return Samples(); });
+  }
 
   ~Impl() override {
+    metrics_.reset();
     orders_.Stop();
     service_.Stop();
     kept_.Orphan();
   }
 
   std::string endpoint() const { return service_.endpoint(); }
+  std::string metrics_address() const { return metrics_ == nullptr ? "" : metrics_->address(); }
   wire::VersionsAnswer List() const override { return kept_.List(); }
   void Pin(const wire::PinVersion& order) override { kept_.Pin(order); }
   void Evict(const wire::EvictVersion& order) override {
@@ -123,10 +134,21 @@ class Publisher::Impl final : public VersionKeeper {
     service_.Offer(state->offered);
     last_layout_ = state->offered->manifest().layout();
     kept_.Add(state, options);
+    ++published_;
     return state;
   }
 
  private:
+  MetricSamples Samples() const {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    const auto now_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+    return PublisherSamples({.versions = kept_.List(),
+                             .takers = takers_.Counts(),
+                             .published = published_,
+                             .orders = orders_.waiting(),
+                             .now_ms = static_cast<std::uint64_t>(now_ms)});
+  }
+
   PublishedFolder PublishFolder(const FolderOrder& order) {
     Weights weights = Weights::FromCheckpoint({.path = order.path, .load_format = order.load_format});
     const std::string lineage = order.lineage.empty() ? kept_.NewestLineage() : order.lineage;
@@ -189,9 +211,12 @@ class Publisher::Impl final : public VersionKeeper {
   DeviceTensors device_tensors_{OpenCudaStream, pool_};
   KeptVersions kept_;
   FolderOrders orders_;  // before the service, which hands it orders
+  TakerTally takers_;    // likewise, if somebody asks for metrics
   OfferService service_;
   KeptTensors copies_;                                 // guarded by mutex_
   std::shared_ptr<const ManifestLayout> last_layout_;  // guarded by mutex_
+  std::atomic<std::uint64_t> published_{0};
+  std::unique_ptr<MetricsEndpoint> metrics_;  // null: nobody asks for them. The last, for it asks the others
 };
 
 Publisher::Publisher(const PublisherOptions& options)
@@ -202,6 +227,7 @@ Publisher::~Publisher() {
   }
 }
 std::string Publisher::endpoint() const { return impl_->endpoint(); }
+std::string Publisher::metrics_address() const { return impl_->metrics_address(); }
 
 VersionList Publisher::Versions() const { return ToVersionList(impl_->List()); }
 void Publisher::Pin(const Version& version, bool pin) {

@@ -96,6 +96,10 @@ void DeclareExperts(CLI::App& app, bool& parallel, ExpertPlacement& placement);
 void DeclareStageLayers(CLI::App& app, std::vector<std::int64_t>& layers);
 // Declares --weight-rules FILE.
 void DeclareWeightRules(CLI::App& app, std::string& path);
+// Declares --metrics-bind HOST:PORT and --metrics-open.
+void DeclareMetrics(CLI::App& app, std::string& bind, bool& open);
+// ", metrics at http://127.0.0.1:9400/metrics", or nothing for null.
+std::string MetricsText(const Json& address);
 // The value of --draft, which names the checkpoint's own draft layers, or a folder, whose path is made absolute.
 std::string AbsoluteDraft(const std::string& draft);
 

@@ -78,6 +78,10 @@ struct PublisherOptions {
   // Folders: what lies in them, or is one of them, may be published by whoever reaches the endpoint
   // (RemotePublisher::PublishFolder). Empty: nothing may.
   std::vector<std::string> allow_paths{};
+  // "HOST:PORT" where Prometheus is answered (docs/operations.md); port 0 picks one; empty: nowhere. Nobody is asked
+  // for a key there, so an address beyond loopback is refused unless `metrics_open`, or keys.insecure.
+  std::string metrics_bind{};
+  bool metrics_open = false;
   std::size_t nccl_fleet = 1;  // how many ranks that take the same bytes over `nccl` are served together: 1 to 64
 };
 
@@ -161,7 +165,7 @@ class LAYERCAST_PUBLIC PublishedVersion {
 class LAYERCAST_PUBLIC Publisher {
  public:
   // Throws kInvalidArgument on an option out of its bounds or an endpoint that is none, kUnsupported on a channel that
-  // this build or machine does not have, and kUnavailable if the endpoint cannot be bound.
+  // this build or machine does not have, and kUnavailable if an address cannot be bound.
   explicit Publisher(const PublisherOptions& options);
   // Ends all sessions; returns once no walk of a stream runs any more, however long its iterator takes.
   ~Publisher();
@@ -170,6 +174,8 @@ class LAYERCAST_PUBLIC Publisher {
 
   // The address to give to engines: "tcp://127.0.0.1:41234".
   std::string endpoint() const;
+  // "127.0.0.1:41234", where metrics are served; empty: nowhere.
+  std::string metrics_address() const;
 
   // For a snapshot, copies (or borrows) every tensor, checks it, and offers the version. What was copied may change
   // once this returns. For a stream, offers the version and returns; each engine that takes it causes a walk. One call

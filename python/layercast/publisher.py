@@ -104,10 +104,13 @@ class Publisher(OfOneProcess):
         nccl_fleet: how many ranks that take the same bytes over nccl are served together.
         allow_paths: folders of which whoever reaches the endpoint may have this publish what is there
             (:meth:`RemotePublisher.publish_folder`).
+        metrics_bind: ``"HOST:PORT"`` where Prometheus is answered; port 0 picks one; empty: nowhere. Wheels have no
+            metrics; a build with prometheus-cpp has (docs/operations.md).
+        metrics_open: an address beyond loopback too, where whoever reaches it reads them.
         device_memory: tensors on a CUDA device are published from there. Needs a build with CUDA, and channels that
             reach devices. Otherwise they are brought to the host.
 
-    Raises InvalidArgument, Unsupported (a channel), Unavailable (the endpoint cannot be bound).
+    Raises InvalidArgument, Unsupported (a channel), Unavailable (an address cannot be bound).
     """
 
     def __init__(
@@ -128,6 +131,8 @@ class Publisher(OfOneProcess):
         channels: Iterable[str] = (),
         nccl_fleet: int = 1,
         allow_paths: Iterable[str | os.PathLike[str]] = (),
+        metrics_bind: str = "",
+        metrics_open: bool = False,
         device_memory: bool = False,
     ) -> None:
         logs.start()
@@ -148,12 +153,19 @@ class Publisher(OfOneProcess):
             channels=[channels] if isinstance(channels, str) else list(channels),
             nccl_fleet=nccl_fleet,
             allow_paths=[os.fspath(path) for path in allow_paths],
+            metrics_bind=metrics_bind,
+            metrics_open=metrics_open,
         )
 
     @property
     def endpoint(self) -> str:
         """The address to give to engines."""
         return self._native.endpoint
+
+    @property
+    def metrics_address(self) -> str:
+        """Where Prometheus is answered, ``"127.0.0.1:41234"``; empty: nowhere."""
+        return self._native.metrics_address
 
     def publish(
         self,

@@ -46,6 +46,8 @@ PublisherOptions OptionsFrom(const nb::kwargs& options) {
           .peer_timeout = Seconds(options, "peer_timeout", 5.0),
           .channels = Option(options, "channels", usual.channels),
           .allow_paths = Option(options, "allow_paths", usual.allow_paths),
+          .metrics_bind = Option(options, "metrics_bind", usual.metrics_bind),
+          .metrics_open = Option(options, "metrics_open", usual.metrics_open),
           .nccl_fleet = Option(options, "nccl_fleet", usual.nccl_fleet)};
 }
 
@@ -131,6 +133,7 @@ void BindPublisher(nb::module_& module) {
              new (self) Owned<Publisher>("publisher", std::move(publisher));
            })
       .def_prop_ro("endpoint", [](const Owned<Publisher>& self) { return self.get()->endpoint(); })
+      .def_prop_ro("metrics_address", [](const Owned<Publisher>& self) { return self.get()->metrics_address(); })
       .def_prop_ro("closed", &Owned<Publisher>::closed)
       .def("close", &Owned<Publisher>::Close)
       .def("versions", [](const Owned<Publisher>& self) { return self.get()->Versions(); })

@@ -2,6 +2,7 @@
 
 import pickle
 import traceback
+import urllib.request
 
 import layercast
 import numpy
@@ -157,3 +158,18 @@ def test_errors_are_also_the_builtin_ones_that_one_would_catch(publisher):
         assert issubclass(error, builtin) and issubclass(error, layercast.Error)
     with pytest.raises(ValueError):
         publisher.publish({}, step=1)
+
+
+def test_a_publisher_tells_prometheus_what_it_offers_where_the_build_can():
+    try:
+        opened = layercast.Publisher(metrics_bind="127.0.0.1:0")
+    except layercast.Unsupported as error:
+        assert "this build has no metrics: prometheus-cpp" in str(error)
+        return
+    with opened as publisher:
+        publisher.publish(weights(), step=3)
+        with urllib.request.urlopen(f"http://{publisher.metrics_address}/metrics", timeout=20) as answer:
+            assert b'layercast_publisher_offered_step{lineage="policy"} 3\n' in answer.read()
+    with pytest.raises(layercast.InvalidArgument, match="--metrics-open"):
+        layercast.Publisher(metrics_bind="0.0.0.0:0")
+    assert layercast.Publisher().metrics_address == ""
