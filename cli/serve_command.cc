@@ -119,6 +119,7 @@ class Serve final : public Subcommand {
         ->capture_default_str();
     keys_.Declare(app);
     DeclareLogFormat(app);
+    DeclareMetrics(app, options_.metrics.bind, options_.metrics.open);
     app.add_option("--chunk-bytes", options_.ranks.chunk_bytes, "The most that a rank asks a publisher for at once")
         ->check(CLI::Range(4096, 1 << 30))
         ->capture_default_str();
@@ -153,6 +154,7 @@ class Serve final : public Subcommand {
     options_.ranks.max_num_seqs = max_num_seqs_.value_or(options_.ranks.on_device ? 16 : 256);
     options_.ranks.engine = EngineName();
     options_.ranks.keys = keys_.options();
+    options_.metrics.open |= options_.ranks.keys.insecure;
     options_.ranks.draft = AbsoluteDraft(draft_);
     if (!weight_rules_.empty()) options_.ranks.weight_rules = AbsolutePath(weight_rules_);
     if (!adapter_dtype_.empty()) options_.adapter_dtype = AdapterDType(adapter_dtype_);
@@ -170,7 +172,7 @@ class Serve final : public Subcommand {
     const Json ready = service.Ready();
     output.Print(ready, "serving " + VersionText(ready.at("version")) + " at " + service.endpoint() + " with " +
                             std::to_string(ready.at("pids").size()) + " ranks, quantization " + options_.ranks.recipe +
-                            AdapterText(ready));
+                            AdapterText(ready) + MetricsText(ready.at("metrics")));
     end.Wait();
   }
 

@@ -76,6 +76,14 @@ AdapterBytes AdapterBytesOf(const RankGroupOptions& options, const ModelFiles& f
                                                  " (fewer of them, a smaller rank, or --adapter-modules take less)");
 }
 
+Json ListAdapters(const AdapterRegistry& adapters, const AdapterBytes& bytes) {
+  return {{"slots", adapters.size()},
+          {"bytes", bytes.slots},
+          {"host_adapters", adapters.host_adapters()},
+          {"host_bytes", bytes.host_copies},
+          {"adapters", adapters.List()}};
+}
+
 void UnloadAdapter(AdapterRegistry& adapters, const Json& params, const RpcReply& reply) {
   const auto name = params.at("name").get<std::string>();
   adapters.Unload(name);

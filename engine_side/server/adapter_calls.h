@@ -21,6 +21,9 @@ struct AdapterBytes {
 // device.
 AdapterBytes AdapterBytesOf(const RankGroupOptions& options, const ModelFiles& files);
 
+// The answer to `list_adapters`.
+Json ListAdapters(const AdapterRegistry& adapters, const AdapterBytes& bytes);
+
 // Takes the name of {"name"} away, and, with {"wait": true}, answers once no sequence uses the adapter any more.
 void UnloadAdapter(AdapterRegistry& adapters, const Json& params, const RpcReply& reply);
 

@@ -20,6 +20,7 @@
 #include "engine_side/server/generate/generate_call.h"
 #include "engine_side/server/generate/generator.h"
 #include "engine_side/server/group/model_files.h"
+#include "engine_side/server/group/relay_counts.h"
 #include "engine_side/server/reload/reloader.h"
 #include "engine_side/server/reload/sleeper.h"
 #include "engine_side/server/served_weights.h"
@@ -63,6 +64,9 @@ class EngineService::Impl {
                                            Dispatch(method, params, reply);
                                          });
       reloader_.SetOwnEndpoint(endpoint());
+      if (!options.metrics.bind.empty()) {
+        metrics_ = std::make_unique<EngineMetrics>(options.metrics, [this] { return Look(); });
+      }
     } catch (...) {
       EndWorker();
       throw;
@@ -72,6 +76,7 @@ class EngineService::Impl {
   ~Impl() {
     End();
     EndWorker();  // while answers can still be sent: a caller whose reload fails is told that the engine ends
+    metrics_.reset();
     rpc_.reset();
   }
 
@@ -90,7 +95,7 @@ class EngineService::Impl {
 
   // The outcome of the weights, or of the first adapter that failed.
   Json FirstLoad() {
-    Json outcome = reloader_.Reload(options_.first_load);
+    Json outcome = Reload(options_.first_load);
     for (const Json& adapter : options_.first_adapters) {
       if (outcome["ok"].get<bool>()) outcome = reloader_.LoadAdapter(adapter);
     }
@@ -107,6 +112,7 @@ class EngineService::Impl {
 
   Json Ready() const {
     Json ready = {{"ready", true}, {"endpoint", endpoint()}};
+    ready["metrics"] = metrics_ == nullptr ? Json() : Json(metrics_->address());
     ready.update(Identity());
     ready["version"] = reloader_.Status()["version"];
     return ready;
@@ -131,6 +137,16 @@ class EngineService::Impl {
     };
     ranks.on_weights_lost = [this] { reloader_.LoseWeights("a rank was lost"); };
     return ranks;
+  }
+
+  EngineLook Look() {
+    return {Status(), generator_.Counts(), calls_.size(), ranks_.generation(), rpc_->refusals(), RelayCountsOf(ranks_)};
+  }
+
+  Json Reload(const Json& params, HeldReload* held = nullptr) {
+    Json outcome = reloader_.Reload(params, held);
+    if (metrics_ != nullptr) metrics_->Synced(outcome);
+    return outcome;
   }
 
   void EndWorker() {
@@ -249,7 +265,7 @@ class EngineService::Impl {
 
   void ReloadWeights(const Json& params, const RpcReply& reply) {
     sleeper_.WakeToReload();
-    reply.Result(reloader_.Reload(params));
+    reply.Result(Reload(params));
   }
   void Sleep(const Json& params, const RpcReply& reply) { reply.Result(sleeper_.Sleep(params)); }
   void WakeUp(const Json& params, const RpcReply& reply) { reply.Result(sleeper_.WakeUp(params)); }
@@ -259,8 +275,7 @@ class EngineService::Impl {
     if (params.contains("adapter")) sleeper_.ExpectAwake("stage_weights of an adapter");
     sleeper_.WakeToReload();
     held_.Begin(MillisecondsFrom(params, "lease_ms", kHoldLease), reply);
-    held_.End(params.contains("adapter") ? reloader_.LoadAdapter(params["adapter"], &held_)
-                                         : reloader_.Reload(params, &held_));
+    held_.End(params.contains("adapter") ? reloader_.LoadAdapter(params["adapter"], &held_) : Reload(params, &held_));
   }
 
   void LoadAdapter(const Json& params, const RpcReply& reply) { reply.Result(reloader_.LoadAdapter(params)); }
@@ -268,11 +283,7 @@ class EngineService::Impl {
     ::layercast::UnloadAdapter(adapters_, params, reply);
   }
   void ListAdapters(const Json& /*params*/, const RpcReply& reply) {
-    reply.Result({{"slots", adapters_.size()},
-                  {"bytes", adapter_bytes_.slots},
-                  {"host_adapters", adapters_.host_adapters()},
-                  {"host_bytes", adapter_bytes_.host_copies},
-                  {"adapters", adapters_.List()}});
+    reply.Result(::layercast::ListAdapters(adapters_, adapter_bytes_));
   }
   void PinAdapter(const Json& params, const RpcReply& reply) {
     adapters_.Pin(params.at("name").get<std::string>(), params.value("pinned", true));
@@ -376,6 +387,7 @@ class EngineService::Impl {
   BoundedQueue<Call> calls_{kQueuedCalls};
   std::thread worker_;
   std::unique_ptr<RpcServer> rpc_;
+  std::unique_ptr<EngineMetrics> metrics_;  // null: nobody asks for them
 };
 
 EngineService::EngineService(const EngineServiceOptions& options) : impl_(std::make_unique<Impl>(options)) {}

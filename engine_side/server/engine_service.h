@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine_side/server/group/rank_group.h"
+#include "engine_side/server/metrics/engine_metrics.h"
 #include "src/control/rpc.h"
 
 namespace layercast {
@@ -19,6 +20,7 @@ struct EngineServiceOptions {
   std::string adapter_switch = "finish";  // AdapterSwitchNamed
   std::optional<DType> adapter_dtype{};   // of the slots; empty: the model's
   std::vector<Json> first_adapters{};     // likewise, as `load_adapter` params
+  MetricsOptions metrics{};               // for Prometheus
   Json first_load;                        // where the first weights come from, as `reload_weights` params
 };
 

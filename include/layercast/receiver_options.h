@@ -15,6 +15,8 @@
 
 namespace layercast {
 
+class TakerTally;  // internal
+
 // How the engine's weights are quantized. Value.
 struct QuantizationConfig {
   // "none", or "fp8_per_channel" or another one of engine_side/quant/RECIPES.md; or "checkpoint": each layer keeps the
@@ -45,6 +47,9 @@ struct ReceiverOptions {
   // rank keeps the source bytes of its share of a version, in host memory, until the next reload; an AdapterReceiver
   // keeps those of a slot until it is filled again.
   std::string relay{};
+  // Notes who takes what from the relay, for the ranks of `layercast serve`. Null: nobody does. Must outlive the
+  // receiver.
+  TakerTally* relay_takers = nullptr;
   // By which keys publishers and relays admit this rank, and it admits receivers where it relays.
   KeyOptions keys{};
   std::chrono::milliseconds timeout{300'000};     // for a whole reload

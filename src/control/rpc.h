@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -47,6 +49,8 @@ class RpcServer {
   RpcServer(const RpcServer&) = delete;
   RpcServer& operator=(const RpcServer&) = delete;
   std::string endpoint() const;
+  // How many requests were answered with an error, by its code.
+  std::map<ErrorCode, std::uint64_t> refusals() const;
 
  private:
   class Impl;

@@ -1,7 +1,9 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -70,7 +72,8 @@ struct Answers {
     std::string text;
   };
   std::mutex mutex;
-  std::vector<Answer> waiting;  // guarded by mutex
+  std::vector<Answer> waiting;                  // guarded by mutex
+  std::map<ErrorCode, std::uint64_t> refusals;  // guarded by mutex
   WakeUp wake_up;
 
   void Put(const Caller& to, std::uint64_t call, const Json& answer) {
@@ -79,6 +82,7 @@ struct Answers {
     if (std::cmp_greater(text.size(), kMaxRpcBytes)) text = TooLarge(answer.at("id"), text.size()).dump();
     {
       const std::lock_guard lock(mutex);
+      if (answer.contains("error")) ++refusals[ErrorFromJson(answer["error"]).code()];
       waiting.push_back({to, call, std::move(text)});
     }
     wake_up.Ring();
@@ -120,6 +124,10 @@ class RpcServer::Impl {
     answers_->wake_up.Ring();
   }
   const std::string& endpoint() const { return listening_->endpoint(); }
+  std::map<ErrorCode, std::uint64_t> refusals() const {
+    const std::lock_guard lock(answers_->mutex);
+    return answers_->refusals;
+  }
 
  private:
   // The most that is received before answers are sent and a request to stop is noticed.
@@ -234,5 +242,6 @@ RpcServer::RpcServer(const std::string& endpoint, const Keys& keys, Handler hand
     : impl_(std::make_unique<Impl>(endpoint, keys, std::move(handler))) {}
 RpcServer::~RpcServer() = default;
 std::string RpcServer::endpoint() const { return impl_->endpoint(); }
+std::map<ErrorCode, std::uint64_t> RpcServer::refusals() const { return impl_->refusals(); }
 
 }  // namespace layercast

@@ -151,7 +151,10 @@ class AdapterReceiver::Impl {
   // One relay for each slot, so that a version is served on until its slot gets another one.
   void OpenRelays(const ReceiverOptions& receiver) {
     relay_pool_.emplace(1);  // little is asked of it: digests are the publisher's
-    const RelayOptions options{.endpoint = receiver.relay, .keys = keys_, .peer_timeout = receiver.peer_timeout};
+    const RelayOptions options{.endpoint = receiver.relay,
+                               .keys = keys_,
+                               .peer_timeout = receiver.peer_timeout,
+                               .takers = receiver.relay_takers};
     while (relays_.size() < slots_.size()) {
       relays_.push_back(relays_.empty() ? std::make_unique<Relay>(options, *relay_pool_, relay_failpoints_)
                                         : relays_.front()->Beside());

@@ -25,9 +25,11 @@ PeerSession::PeerSession(const Environment& environment, std::vector<std::unique
   const ReceiverOptions& options = environment.options;
   if (!channel_.empty()) (void)TransportsNamed({&channel_, 1});  // throws for an unknown channel
   if (options.relay.empty()) return;
-  relay_.emplace(
-      RelayOptions{.endpoint = options.relay, .keys = environment_.keys, .peer_timeout = options.peer_timeout},
-      environment.pool, relay_failpoints_);
+  relay_.emplace(RelayOptions{.endpoint = options.relay,
+                              .keys = environment_.keys,
+                              .peer_timeout = options.peer_timeout,
+                              .takers = options.relay_takers},
+                 environment.pool, relay_failpoints_);
 }
 
 MergedVersion PeerSession::Open(PeerRequest request) {

@@ -1,6 +1,7 @@
 #include "engine_side/server/generate/generator.h"
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <list>
 #include <utility>
@@ -154,7 +155,9 @@ void Generator::Run(const std::stop_token& stop) {
       if (pause_.mode().value_or(PauseMode::kWait) != PauseMode::kWait) step = false;
     }
     SwitchAdapters();
+    NoteSizes();
     if (step && !running_.empty()) Step(generation);
+    NoteSizes();
   }
   AbortAll(running_);
   AbortWaiting();
@@ -191,15 +194,33 @@ void Generator::RunStandStill() {
     call = std::move(still_);
     still_.reset();
   }
+  const auto begin = Deadline::Clock::now();
   Settle(call->mode);
+  std::exception_ptr failed;
   try {
     (*call->run)();
-    call->done.set_value();
   } catch (...) {
     DropCaches();
     AbortIfRefusing();
-    call->done.set_exception(std::current_exception());
+    failed = std::current_exception();
   }
+  NotePause(Deadline::Clock::now() - begin);  // before who called can ask for it
+  failed ? call->done.set_exception(failed) : call->done.set_value();
+}
+
+void Generator::NoteSizes() {
+  begun_ = running_.size();
+  held_up_ = next_.size();
+}
+
+void Generator::NotePause(Deadline::Clock::duration pause) {
+  const std::lock_guard lock(mutex_);
+  pauses_.Add(std::chrono::duration<double>(pause).count());
+}
+
+GeneratorCounts Generator::Counts() const {
+  const std::lock_guard lock(mutex_);
+  return {.running = begun_, .waiting = waiting_.size() + held_up_, .pauses = pauses_};
 }
 
 // Drops all caches. In a commit that failed, some ranks may have dropped theirs and others not.

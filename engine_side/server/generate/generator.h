@@ -2,8 +2,10 @@
 // does all three, so no forward pass ever sees a version change.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <future>
@@ -17,6 +19,7 @@
 
 #include "engine_side/server/adapters/adapter_promotions.h"
 #include "engine_side/server/adapters/adapter_registry.h"
+#include "engine_side/server/generate/generator_counts.h"
 #include "engine_side/server/generate/pause_lease.h"
 #include "engine_side/server/generate/sequence.h"
 #include "engine_side/server/group/rank_group.h"
@@ -64,6 +67,8 @@ class Generator {
   // does as while it is torn.
   void SetAsleep(const std::string& how);
 
+  GeneratorCounts Counts() const;
+
  private:
   struct StandStillCall {
     PauseMode mode;
@@ -75,6 +80,8 @@ class Generator {
   void Admit();
   bool Settle(PauseMode mode);
   void RunStandStill();
+  void NoteSizes();
+  void NotePause(Deadline::Clock::duration pause);
   bool MayBegin(Sequence& sequence);
   void AwaitAdapter(Sequence& sequence);
   void SwitchAdapters();
@@ -95,7 +102,7 @@ class Generator {
 
   RankGroup& ranks_;
   AdapterRegistry& adapters_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::list<Sequence> waiting_;          // guarded by mutex_
   std::optional<StandStillCall> still_;  // guarded by mutex_
@@ -103,6 +110,9 @@ class Generator {
   std::string torn_;                     // empty: not torn; guarded by mutex_
   std::string asleep_;                   // empty: awake; guarded by mutex_
   bool settled_ = false;                 // a wait for an adapter is over; guarded by mutex_
+  Durations pauses_;                     // guarded by mutex_
+  std::atomic<std::size_t> begun_{0};    // the sizes of running_ and next_, for others to read
+  std::atomic<std::size_t> held_up_{0};
 
   // The members below belong to the generating thread.
   std::list<Sequence> running_;

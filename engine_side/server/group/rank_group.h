@@ -74,6 +74,7 @@ class RankGroup {
   const std::string& engine() const { return options_.engine; }  // its name in handshakes
   Keys keys() const { return Keys::From(options_.keys); }
   CommitPolicy commit_policy() const { return options_.commit; }
+  bool relays() const { return !options_.relay.empty(); }
   bool keeps_previous() const { return options_.keep_previous; }
   bool weights_outlive_ranks() const { return !options_.on_device; }
   // The sizes that the options set. The rank numbers in it are meaningless.

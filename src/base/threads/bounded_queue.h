@@ -48,6 +48,11 @@ class BoundedQueue {
     changed_.notify_all();
   }
 
+  std::size_t size() const {
+    const std::lock_guard lock(mutex_);
+    return items_.size();
+  }
+
   bool closed() const {
     const std::lock_guard lock(mutex_);
     return closed_;

@@ -3,12 +3,10 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -19,6 +17,7 @@
 #include "engine_side/server/group/json_stream.h"
 #include "engine_side/server/group/memory_file.h"
 #include "engine_side/server/group/model_files.h"
+#include "engine_side/server/group/relay_counts.h"
 #include "engine_side/server/group/reload_request.h"
 #include "engine_side/server/rank/previous_version.h"
 #include "engine_side/server/rank/process/call_queue.h"
@@ -103,6 +102,7 @@ class RankProcess {
   ReceiverOptions ReceiverOptionsHere(bool on_host) {
     ReceiverOptions receiver = ReceiverOptionsOf(options_);
     if (on_host) receiver.staging_memory = &memory_.staging();
+    receiver.relay_takers = &relay_takers_;
     receiver.on_progress = [this](const ReloadProgress& made) {
       Json progress = ProgressToJson(made);
       progress["attempt"] = receiver_->attempt();
@@ -116,25 +116,27 @@ class RankProcess {
   // Hands calls to the other threads, and does little else: it answers pings whatever the rank is doing.
   void Read() {
     NameThisThread("lc-calls");
-    const std::map<std::string, Json (RankProcess::*)(const Json&)> forward = {
-        {"step", &RankProcess::Step},
-        {"drop", &RankProcess::Drop},
-        {"prepare", &RankProcess::Alone<&RankProcess::Prepare>},
-        {"commit", &RankProcess::Alone<&RankProcess::Commit>},
-        {"roll_back", &RankProcess::Alone<&RankProcess::RollBack>},
-        {"sleep", &RankProcess::Alone<&RankProcess::Sleep>},
-        {"wake_up", &RankProcess::Alone<&RankProcess::WakeUp>}};
-    const std::map<std::string, Json (RankProcess::*)(const Json&)> staging = {
-        {"stage", &RankProcess::Alone<&RankProcess::Stage>},
-        {"abort", &RankProcess::Alone<&RankProcess::Abort>},
-        {"adopt_staged", &RankProcess::Alone<&RankProcess::AdoptStaged>},
-        {"verify", &RankProcess::Alone<&RankProcess::Verify>},
-        {"digests", &RankProcess::Digests},
-        {"export", &RankProcess::Export},
-        {"compare", &RankProcess::Compare},
-        {"fill_adapter", &RankProcess::FillAdapter},
-        {"compare_adapter", &RankProcess::CompareAdapter},
-        {"lend", &RankProcess::Lend}};
+    using Calls = std::map<std::string, Json (RankProcess::*)(const Json&)>;
+    const Calls at_once = {// about what other threads are doing right now
+                           {"cancel", &RankProcess::Cancel},
+                           {"relay_counts", &RankProcess::RelayCounts}};
+    const Calls forward = {{"step", &RankProcess::Step},
+                           {"drop", &RankProcess::Drop},
+                           {"prepare", &RankProcess::Alone<&RankProcess::Prepare>},
+                           {"commit", &RankProcess::Alone<&RankProcess::Commit>},
+                           {"roll_back", &RankProcess::Alone<&RankProcess::RollBack>},
+                           {"sleep", &RankProcess::Alone<&RankProcess::Sleep>},
+                           {"wake_up", &RankProcess::Alone<&RankProcess::WakeUp>}};
+    const Calls staging = {{"stage", &RankProcess::Alone<&RankProcess::Stage>},
+                           {"abort", &RankProcess::Alone<&RankProcess::Abort>},
+                           {"adopt_staged", &RankProcess::Alone<&RankProcess::AdoptStaged>},
+                           {"verify", &RankProcess::Alone<&RankProcess::Verify>},
+                           {"digests", &RankProcess::Digests},
+                           {"export", &RankProcess::Export},
+                           {"compare", &RankProcess::Compare},
+                           {"fill_adapter", &RankProcess::FillAdapter},
+                           {"compare_adapter", &RankProcess::CompareAdapter},
+                           {"lend", &RankProcess::Lend}};
     while (std::optional<Json> message = stream_.Receive()) {
       if (message->contains("ping")) {
         stream_.Send({{"pong", 1}});
@@ -142,11 +144,9 @@ class RankProcess {
       }
       const auto method = message->value("method", std::string());
       if (method == "end") break;
-      if (method == "cancel") {  // it is about what another thread is doing right now
-        Answer(&RankProcess::Cancel, *message);
-        continue;
-      }
-      if (method == "move_adapter") {  // for sequences that wait, whatever is being staged
+      if (const auto quick = at_once.find(method); quick != at_once.end()) {
+        Answer(quick->second, *message);
+      } else if (method == "move_adapter") {  // for sequences that wait, whatever is being staged
         moving_calls_.Put([this, request = *message] { Answer(&RankProcess::MoveAdapter, request); });
       } else if (const auto found = forward.find(method); found != forward.end()) {
         const bool receives = method == "commit" && WritesLayers(options_.commit);
@@ -235,6 +235,7 @@ class RankProcess {
     return Json::object();
   }
 
+  Json RelayCounts(const Json& /*params*/) { return RelayCountsToJson(relay_takers_.Counts()); }
   Json FillAdapter(const Json& params) { return adapters_->Fill(params); }
   Json MoveAdapter(const Json& params) {
     const std::lock_guard moving(moving_);
@@ -365,6 +366,7 @@ class RankProcess {
   RankMemory memory_;
   const ModelFiles files_;
   const ParallelConfig parallel_;
+  TakerTally relay_takers_;
   std::optional<RankPeers> peers_;        // on the CPU
   std::optional<RankAdapters> adapters_;  // nullopt: there are no slots
   std::unique_ptr<Engine> engine_;
