@@ -26,7 +26,8 @@ wire::KeptVersion KeptAt(std::uint64_t step, std::uint64_t published_ms, const s
 // The values of a family, by their labels.
 std::vector<std::pair<Labels, double>> ValuesOf(const PublisherLook& look, std::string_view family) {
   std::vector<std::pair<Labels, double>> values;
-  for (const auto& [place, samples] : PublisherSamples(look).families()) {
+  const MetricSamples all = PublisherSamples(look);
+  for (const auto& [place, samples] : all.families()) {
     if (MetricFamilies()[place].name != family) continue;
     for (const MetricSamples::Sample& sample : samples) values.emplace_back(sample.labels, sample.value);
   }

@@ -14,6 +14,12 @@ void DescribePace(const Pace& pace, wire::ReaderStatus& reader) {
   reader.bytes_per_second = static_cast<std::uint64_t>(pace.rate());
 }
 
+std::uint64_t BytesOf(const Offer& offer) {
+  std::uint64_t bytes = 0;
+  for (const OfferedTensor& tensor : offer.tensors) bytes += tensor.bytes;
+  return bytes;
+}
+
 }  // namespace
 
 std::vector<wire::ReaderStatus> VersionDesk::ReadersOf(const OfferedVersion& version) const {
@@ -58,8 +64,8 @@ void VersionDesk::OnProgress(const SessionKey& key, Session& session, const wire
 
 // What it says that it took counts at most as often as there is something to take.
 void VersionDesk::NoteTaken(Session& session, const wire::Progress& progress) const {
-  const std::uint64_t all =
-      session.schedule != nullptr ? session.schedule->total_bytes() : session.version()->manifest().total_bytes();
+  const std::uint64_t all = session.schedule != nullptr ? session.schedule->total_bytes()
+                                                        : BytesOf(session.version()->offer());  // of a relay
   const std::uint64_t taken = std::min(progress.bytes, all);
   if (taken < session.taken) return;  // it makes no sense
   const std::uint64_t more = taken - std::exchange(session.taken, taken);

@@ -31,9 +31,9 @@ TEST(MetricFamilyTable, HasNamesAsPrometheusWantsThem) {
 }
 
 TEST(MetricFamilyTable, LabelsAreNamedOneByOne) {
-  EXPECT_THAT((MetricFamily{.labels = "channel peer"}.label_names()), ElementsAre("channel", "peer"));
-  EXPECT_THAT((MetricFamily{.labels = "rank"}.label_names()), ElementsAre("rank"));
-  EXPECT_THAT((MetricFamily{.labels = ""}.label_names()), IsEmpty());
+  EXPECT_THAT((MetricFamily{"", MetricKind::kGauge, "channel peer", ""}.label_names()), ElementsAre("channel", "peer"));
+  EXPECT_THAT((MetricFamily{"", MetricKind::kGauge, "rank", ""}.label_names()), ElementsAre("rank"));
+  EXPECT_THAT((MetricFamily{"", MetricKind::kGauge, "", ""}.label_names()), IsEmpty());
 }
 
 TEST(MetricSamplesTest, WhatIsNotInTheTableIsABug) {

@@ -17,6 +17,7 @@ class ServingCostTest : public SessionTest {
     publisher.Welcome();
     EXPECT_TRUE(std::holds_alternative<wire::Subscribe>(heard()));
     publisher.Send(wire::Subscribed{publisher.offer.id, DigestsOf(schedule_, weights_), {}});
+    EXPECT_TRUE(std::holds_alternative<wire::Progress>(heard()));  // it has all
     EXPECT_TRUE(std::holds_alternative<wire::CostRequest>(heard()));
   }
 
