@@ -11,8 +11,8 @@ namespace layercast {
 
 // {"sessions", "bytes", "refusals": {code: count}}
 Json RelayCountsToJson(const TakerCounts& counts);
-// Of each rank, null for one that does not answer; of none if they do not relay. Ranks answer at once, whatever they are
-// doing.
+// Of each rank, null for one that does not answer; of none if they do not relay. Ranks answer at once, whatever they
+// are doing.
 std::vector<Json> RelayCountsOf(RankGroup& ranks);
 
 }  // namespace layercast
