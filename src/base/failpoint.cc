@@ -18,10 +18,10 @@ namespace layercast {
 namespace {
 
 // What docs/cli.md lists.
-constexpr std::array<std::string_view, 18> kNames = {
-    "answer.hello", "serve.probe", "send.chunk",     "send.tensor",  "serve.chunk",  "receive.chunk",
-    "layer_buffer", "materialize", "fuse_and_shard", "quantize",     "verify",       "commit.prepare",
-    "commit.copy",  "commit.undo", "adapter.fill",   "adapter.flip", "adapter.move", "wake"};
+constexpr std::array<std::string_view, 19> kNames = {
+    "answer.hello", "serve.probe",    "send.chunk",   "send.tensor", "serve.chunk",    "receive.chunk", "layer_buffer",
+    "materialize",  "fuse_and_shard", "quantize",     "verify",      "commit.prepare", "commit.copy",   "commit.undo",
+    "adapter.fill", "adapter.flip",   "adapter.move", "wake",        "store.step"};
 
 void CheckName(std::string_view name) {
   if (std::ranges::find(kNames, name) != kNames.end()) return;
