@@ -137,6 +137,20 @@ class Publish final : public Subcommand {
         ->check(WholeNumber(0))
         ->excludes(to)
         ->capture_default_str();
+    CLI::Option* const store =
+        app.add_option("--store", options_.store.path,
+                       "Also writes each version into this folder, where engines find it when no publisher lives")
+            ->excludes(to);
+    app.add_option("--store-keep", options_.store.retained_versions,
+                   "How many versions of a lineage the store keeps; older ones are evicted")
+        ->check(WholeNumber(1))
+        ->needs(store)
+        ->capture_default_str();
+    app.add_option("--store-bytes", options_.store.retained_bytes,
+                   "Older versions are evicted from the store while its files are larger; 0: no bound")
+        ->check(WholeNumber(0))
+        ->needs(store)
+        ->capture_default_str();
     DeclareList(app, "--allow-path", options_.allow_paths,
                 "Folders of which publish --to may have this publish what is there")
         ->excludes(to);

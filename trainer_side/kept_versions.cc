@@ -7,6 +7,7 @@
 
 #include "layercast/error.h"
 #include "src/base/run_at.h"
+#include "src/base/since_1970.h"
 #include "src/base/utf8.h"
 
 namespace layercast {
@@ -14,11 +15,6 @@ namespace {
 
 // How long to wait until a version that has expired is released. If all goes well, it does not take that long.
 constexpr std::chrono::milliseconds kLettingGo{1000};
-
-std::uint64_t MillisecondsSince1970() {
-  const auto since = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
-}
 
 // Counts memory once, however many versions hold it.
 class CountedMemory {
@@ -52,7 +48,7 @@ void KeptVersions::CheckNewer(const PublishOptions& options) const {
                                                  ", which it has followed");
   }
   if (!run.empty() && run != runs.latest) return;
-  if (options.step > runs.last_step) return;
+  if (options.step > runs.last_step || (runs.restored && options.step == runs.last_step)) return;
   throw Error(ErrorCode::kInvalidArgument, "lineage '" + options.lineage + "': expected a step after " +
                                                std::to_string(runs.last_step) + ", got " +
                                                std::to_string(options.step));
@@ -61,7 +57,7 @@ void KeptVersions::CheckNewer(const PublishOptions& options) const {
 void KeptVersions::Add(std::shared_ptr<PublishedState> state, const PublishOptions& options) {
   const std::lock_guard lock(mutex_);
   const auto [found, first] =
-      runs_.try_emplace(options.lineage, Runs{.latest = *options.run, .last_step = 0, .older = {}});
+      runs_.try_emplace(options.lineage, Runs{.latest = *options.run, .last_step = 0, .older = {}, .restored = false});
   Runs& runs = found->second;
   if (!options.run->empty() && runs.latest != *options.run) {
     runs.older.insert(std::exchange(runs.latest, *options.run));
@@ -73,8 +69,37 @@ void KeptVersions::Add(std::shared_ptr<PublishedState> state, const PublishOptio
     }
   }
   runs.last_step = options.step;
+  runs.restored = false;
   current_.push_back({.state = std::move(state), .published_ms = MillisecondsSince1970()});
   EvictOld();
+}
+
+void KeptVersions::Restore(std::shared_ptr<PublishedState> state, const StoredVersion& stored,
+                           const std::vector<RunRecord>& runs) {
+  const std::lock_guard lock(mutex_);
+  Runs known{.latest = runs.back().run, .last_step = 0, .older = {}, .restored = true};
+  for (const RunRecord& run : runs) known.older.insert(run.run);
+  known.older.erase(known.latest);
+  if (stored.name.run == runs.size()) known.last_step = stored.version().step;
+  runs_[stored.version().lineage] = std::move(known);
+  if (stored.shadowed) state->offered->Shadow();
+  current_.push_back({.state = std::move(state), .published_ms = stored.record.published_ms});
+  EvictOld();
+}
+
+std::shared_ptr<PublishedState> KeptVersions::Restored(const Version& version, const std::string& run) const {
+  const std::lock_guard lock(mutex_);
+  const auto runs = runs_.find(version.lineage);
+  if (runs == runs_.end() || !runs->second.restored || runs->second.last_step != version.step) return nullptr;
+  if (!run.empty() && run != runs->second.latest) return nullptr;  // it begins a run
+  for (const Kept& kept : current_ | std::views::reverse) {
+    if (kept.version().lineage != version.lineage || kept.version().step != version.step) continue;
+    if (kept.version() == version) return kept.state;
+    throw Error(ErrorCode::kInvalidArgument, "lineage " + Quote(version.lineage) + ": the store has " +
+                                                 kept.version().ToString() + ", got " + version.ToString() +
+                                                 ": expected a step after it, or another run");
+  }
+  return nullptr;
 }
 
 void KeptVersions::EvictOld() {
@@ -107,7 +132,11 @@ void KeptVersions::FreeEvicted() {
   {
     const std::lock_guard lock(mutex_);
     const std::size_t over = std::max(evicted_.size(), limits_.evicted_versions) - limits_.evicted_versions;
-    for (std::size_t i = 0; i < over; ++i) expired.push_back(evicted_[i].state);
+    for (std::size_t i = 0; i < over; ++i) {
+      const bool is_written =
+          evicted_[i].state->offered->uses(VersionUse::kStore) > 0;  // the trainer waits for no disk
+      if (!is_written) expired.push_back(evicted_[i].state);
+    }
   }
   for (const auto& state : expired) state->Expire();
   for (const auto& state : expired) state->WaitReleased(kLettingGo);
@@ -140,7 +169,7 @@ void KeptVersions::EraseReleased() {
   std::erase_if(evicted_, [&](const Kept& kept) { return released.contains(kept.state.get()); });
 }
 
-wire::VersionsAnswer KeptVersions::List() const {
+wire::VersionsAnswer KeptVersions::List(const DurableVersions* durable) const {
   const std::lock_guard lock(mutex_);
   wire::VersionsAnswer answer;
   answer.retained_versions = limits_.retained_versions;
@@ -154,18 +183,20 @@ wire::VersionsAnswer KeptVersions::List() const {
   CountedMemory memory;
   for (const auto& [kept, evicted] : all) {
     const OfferedVersion& offered = *kept->state->offered;
-    answer.versions.push_back({.lineage = kept->version().lineage,
-                               .step = kept->version().step,
-                               .digest = kept->version().digest,
-                               .run = offered.provenance().run,
-                               .stream = offered.mode() == PublishMode::kStream,
-                               .bytes = offered.manifest().total_bytes(),
-                               .added_bytes = memory.Add(*kept->state),
-                               .readers = static_cast<std::uint32_t>(offered.readers()),
-                               .published_ms = kept->published_ms,
-                               .pinned = kept->pinned,
-                               .evicted = evicted || offered.retired(),
-                               .shadowed = offered.shadowed()});
+    answer.versions.push_back(
+        {.lineage = kept->version().lineage,
+         .step = kept->version().step,
+         .digest = kept->version().digest,
+         .run = offered.provenance().run,
+         .stream = offered.mode() == PublishMode::kStream,
+         .bytes = offered.manifest().total_bytes(),
+         .added_bytes = memory.Add(*kept->state),
+         .readers = static_cast<std::uint32_t>(offered.readers()),
+         .published_ms = kept->published_ms,
+         .pinned = kept->pinned,
+         .evicted = evicted || offered.retired(),
+         .shadowed = offered.shadowed(),
+         .durability = static_cast<std::uint8_t>(durable == nullptr ? Durability::kNone : durable->Of(offered))});
   }
   answer.memory_bytes = memory.total();
   return answer;

@@ -33,13 +33,19 @@ class KeptVersions {
   // Adds what is offered from now on, and evicts what is kept no longer. The first version of a run shadows all of its
   // lineage that have its step or later ones.
   void Add(std::shared_ptr<PublishedState> state, const PublishOptions& options);
+  // Adds one of a store, in whose order they come. `runs` are its lineage's there.
+  void Restore(std::shared_ptr<PublishedState> state, const StoredVersion& stored, const std::vector<RunRecord>& runs);
+  // The version of a store that has this one's lineage, run and step, if it was the last of its run; null: none was.
+  // Throws kInvalidArgument if it is another one.
+  std::shared_ptr<PublishedState> Restored(const Version& version, const std::string& run) const;
   // Frees evicted versions that nobody reads any more, and the oldest ones anyway if there are too many. Called
   // whenever a new version is published.
   void FreeEvicted();
   // Frees those that were evicted by an order and that nobody reads. Returns whether there are more of them.
   bool FreeOrdered();
 
-  wire::VersionsAnswer List() const;
+  // `durable`: null: there is no store.
+  wire::VersionsAnswer List(const DurableVersions* durable) const;
   // Throw kNotFound, listing what there is. Pin throws kResourceExhausted if too many are, Evict kFailedPrecondition if
   // the version is pinned.
   void Pin(const wire::PinVersion& order);
@@ -65,6 +71,7 @@ class KeptVersions {
     std::string latest;
     std::uint64_t last_step = 0;  // of the latest
     std::set<std::string> older;
+    bool restored = false;  // its last version came from a store
   };
 
   // Each of these is called under the lock.

@@ -9,6 +9,7 @@
 #include "layercast/publisher.h"
 #include "src/session/link/offered_version.h"
 #include "src/session/offer/offer_service.h"
+#include "trainer_side/durable/durable_versions.h"
 #include "trainer_side/snapshot.h"
 
 namespace layercast {
@@ -20,6 +21,7 @@ struct PublishedState {
   Snapshot memory;                     // empty for a stream, and once released; guarded by mutex
   std::shared_ptr<WalkFunction> walk;  // of a stream, empty once released; the other owner is `offered`, in its walks
   OfferService* service = nullptr;     // null once released, or the publisher is gone; guarded by mutex
+  std::weak_ptr<DurableVersions> durable;  // empty: there is no store; the owner is the publisher
 
   void Withdraw() {
     const std::lock_guard lock(mutex);
@@ -42,6 +44,11 @@ struct PublishedState {
       LetGo();
     }
     return released;
+  }
+
+  bool WaitStored(std::chrono::milliseconds timeout) const {
+    const std::shared_ptr<DurableVersions> open = durable.lock();
+    return open != nullptr && open->Wait(*offered, Deadline::After(timeout));
   }
 
   // Whether the memory is gone.

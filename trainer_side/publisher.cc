@@ -1,5 +1,6 @@
 #include "layercast/publisher.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -7,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <ranges>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,6 +17,7 @@
 #include "layercast/error.h"
 #include "src/base/as_error.h"
 #include "src/base/home_process.h"
+#include "src/base/log.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/formats/checkpoint.h"
 #include "src/metrics/metrics_endpoint.h"
@@ -22,11 +25,13 @@
 #include "src/session/takers/taker_tally.h"
 #include "src/wire/frames.h"
 #include "trainer_side/declared_weights.h"
+#include "trainer_side/durable/durable_versions.h"
 #include "trainer_side/folder_orders.h"
 #include "trainer_side/kept_tensors.h"
 #include "trainer_side/kept_versions.h"
 #include "trainer_side/published_state.h"
 #include "trainer_side/publisher_samples.h"
+#include "trainer_side/stored_weights.h"
 #include "trainer_side/version_list.h"
 
 namespace layercast {
@@ -47,6 +52,8 @@ void ExpectWithin(const char* option, Value least, Value value, Value most) {
 PublisherOptions Checked(PublisherOptions options) {
   constexpr std::size_t kOne = 1;
   ExpectWithin("retained_versions", kOne, options.retained_versions, std::numeric_limits<std::size_t>::max());
+  ExpectWithin("store.retained_versions", kOne, options.store.retained_versions,
+               std::numeric_limits<std::size_t>::max());
   ExpectWithin("threads", kOne, options.threads, kMostThreads);
   ExpectWithin("nccl_fleet", kOne, options.nccl_fleet, kMostInAFleet);
   ExpectWithin("peer_timeout (ms)", std::chrono::milliseconds::rep{1}, options.peer_timeout.count(), kLongest.count());
@@ -61,6 +68,7 @@ const Version& PublishedVersion::version() const { return state_->offered->manif
 const std::string& PublishedVersion::run() const { return state_->offered->provenance().run; }
 void PublishedVersion::Withdraw() const { state_->Withdraw(); }
 bool PublishedVersion::WaitReleased(std::chrono::milliseconds timeout) const { return state_->WaitReleased(timeout); }
+bool PublishedVersion::WaitStored(std::chrono::milliseconds timeout) const { return state_->WaitStored(timeout); }
 int PublishedVersion::readers() const { return state_->offered->readers(); }
 
 class Publisher::Impl final : public VersionKeeper {
@@ -86,6 +94,10 @@ class Publisher::Impl final : public VersionKeeper {
                   .keeper = this,
                   .takers = options.metrics_bind.empty() ? nullptr : &takers_},
                  pool_, failpoints_, &device_tensors_) {
+    if (!options.store.path.empty()) {
+      durable_ = std::make_shared<DurableVersions>(options.store, device_tensors_, failpoints_);
+      Restore();
+    }
     if (options.metrics_bind.empty()) return;
     metrics_ = std::make_unique<MetricsEndpoint>(options.metrics_bind, options.metrics_open || options.keys.insecure,
                                                  [this] { return Samples(); });
@@ -94,13 +106,14 @@ class Publisher::Impl final : public VersionKeeper {
   ~Impl() override {
     metrics_.reset();
     orders_.Stop();
+    if (durable_ != nullptr) durable_->End();  // while what it writes is still there
     service_.Stop();
     kept_.Orphan();
   }
 
   std::string endpoint() const { return service_.endpoint(); }
   std::string metrics_address() const { return metrics_ == nullptr ? "" : metrics_->address(); }
-  wire::VersionsAnswer List() const override { return kept_.List(); }
+  wire::VersionsAnswer List() const override { return kept_.List(durable_.get()); }
   void Pin(const wire::PinVersion& order) override { kept_.Pin(order); }
   void Evict(const wire::EvictVersion& order) override {
     kept_.Evict(order);
@@ -127,14 +140,17 @@ class Publisher::Impl final : public VersionKeeper {
     } done{publishing_};
     kept_.CheckNewer(options);
     if (!weights.walk) throw Error(ErrorCode::kInvalidArgument, "weights without a walk");
+    ExpectStorable(options);
     ExpectWithin("config (bytes)", std::size_t{0}, weights.config.size(), wire::kMaxConfigBytes);
     kept_.FreeEvicted();
     auto state = options.mode == PublishMode::kStream ? OfferStream(options, std::move(weights))
                                                       : OfferSnapshot(options, weights);
+    if (auto same = kept_.Restored(state->offered->manifest().version(), *options.run)) return same;
     service_.Offer(state->offered);
     last_layout_ = state->offered->manifest().layout();
     kept_.Add(state, options);
     ++published_;
+    if (durable_ != nullptr) durable_->Put(state->offered);
     return state;
   }
 
@@ -142,11 +158,48 @@ class Publisher::Impl final : public VersionKeeper {
   MetricSamples Samples() const {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     const auto now_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-    return PublisherSamples({.versions = kept_.List(),
+    return PublisherSamples({.versions = List(),
                              .takers = takers_.Counts(),
                              .published = published_,
                              .orders = orders_.waiting(),
                              .now_ms = static_cast<std::uint64_t>(now_ms)});
+  }
+
+  void ExpectStorable(const PublishOptions& options) const {
+    if (durable_ == nullptr || (options.mode == PublishMode::kSnapshot && options.part.ranks == 1)) return;
+    throw Error(ErrorCode::kUnsupported, std::string("a publisher with a store: expected a whole snapshot, got ") +
+                                             (options.part.ranks == 1 ? "a stream" : "a part of a version"));
+  }
+
+  // Offers what the store has, as far as it would be kept.
+  void Restore() {
+    const VersionStore& store = durable_->store();
+    std::vector<StoredVersion> list = store.List();
+    const std::size_t more = std::max(list.size(), options_.retained_versions) - options_.retained_versions;
+    for (const StoredVersion& stored : list | std::views::drop(more)) {
+      const std::vector<RunRecord> runs = store.Runs(stored.name.lineage);
+      try {
+        if (runs.size() < stored.name.run) throw Error(ErrorCode::kCorrupt, "the store does not know its run");
+        kept_.Restore(OfferAgain(stored), stored, runs);
+      } catch (const Error& error) {
+        log::warn("{} is not offered again: {}", stored.version().ToString(), error.what());
+      }
+    }
+  }
+
+  std::shared_ptr<PublishedState> OfferAgain(const StoredVersion& stored) {
+    const Version& version = stored.version();
+    const PublishOptions options{.lineage = version.lineage, .step = version.step, .run = stored.record.run};
+    auto state = OfferSnapshot(options, WeightsOf(durable_->store().folder(), stored.record));
+    if (const Version& read = state->offered->manifest().version(); read != version) {
+      throw Error(ErrorCode::kCorrupt, "its bytes in " + durable_->store().folder().ToString() + ": expected digest " +
+                                           version.digest.ToHex() + ", got " + read.digest.ToHex());
+    }
+    durable_->NoteStored(state->offered);
+    service_.Offer(state->offered);
+    last_layout_ = state->offered->manifest().layout();
+    log::info("{} is offered again", version.ToString());
+    return state;
   }
 
   PublishedFolder PublishFolder(const FolderOrder& order) {
@@ -163,6 +216,7 @@ class Publisher::Impl final : public VersionKeeper {
   std::shared_ptr<PublishedState> OfferSnapshot(const PublishOptions& options, const Weights& weights) {
     auto state = std::make_shared<PublishedState>();
     state->service = &service_;
+    state->durable = durable_;
     WorkClock clock;
     state->memory = TakeSnapshot(options, weights, last_layout_,
                                  {.host = service_.arena(),
@@ -213,6 +267,7 @@ class Publisher::Impl final : public VersionKeeper {
   FolderOrders orders_;  // before the service, which hands it orders
   TakerTally takers_;    // likewise, if somebody asks for metrics
   OfferService service_;
+  std::shared_ptr<DurableVersions> durable_;           // null: no store. Versions' handles look at it while it lives
   KeptTensors copies_;                                 // guarded by mutex_
   std::shared_ptr<const ManifestLayout> last_layout_;  // guarded by mutex_
   std::atomic<std::uint64_t> published_{0};

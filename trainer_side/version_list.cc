@@ -66,7 +66,8 @@ VersionList ToVersionList(const wire::VersionsAnswer& answer) {
                                  std::chrono::milliseconds(static_cast<std::int64_t>(kept.published_ms))),
                              .pinned = kept.pinned,
                              .evicted = kept.evicted,
-                             .shadowed = kept.shadowed});
+                             .shadowed = kept.shadowed,
+                             .durability = static_cast<Durability>(kept.durability)});
   }
   return list;
 }

@@ -16,6 +16,7 @@
 #include "layercast/checkpoint_source.h"
 #include "layercast/export.h"
 #include "layercast/keys/key_options.h"
+#include "layercast/store/store_options.h"
 #include "layercast/tensor.h"
 #include "layercast/version.h"
 #include "layercast/weights_iterator.h"
@@ -82,6 +83,10 @@ struct PublisherOptions {
   // for a key there, so an address beyond loopback is refused unless `metrics_open`, or keys.insecure.
   std::string metrics_bind{};
   bool metrics_open = false;
+  // Where each snapshot is also written, on a thread of the publisher's: engines take it from there when no publisher
+  // lives. A publisher that is started anew with the store keeps what was kept, and goes on with its runs. Not for
+  // streams, nor for parts of sharded trainers.
+  StoreOptions store{};
   std::size_t nccl_fleet = 1;  // how many ranks that take the same bytes over `nccl` are served together: 1 to 64
 };
 
@@ -123,6 +128,7 @@ struct KeptVersion {
   bool pinned = false;
   bool evicted = false;
   bool shadowed = false;  // a later run of the lineage has taken its step over: it goes by its digest alone
+  Durability durability = Durability::kNone;
 };
 
 // Value.
@@ -154,6 +160,9 @@ class LAYERCAST_PUBLIC PublishedVersion {
   bool WaitReleased(std::chrono::milliseconds timeout) const;
   // How many sessions of receivers are open now.
   int readers() const;
+  // Waits until the version is in the publisher's store, or left out of it; the log says why. Returns whether it is
+  // there. False if the time passes first, or the publisher has no store or is gone.
+  bool WaitStored(std::chrono::milliseconds timeout) const;
 
  private:
   friend class Publisher;
@@ -167,7 +176,8 @@ class LAYERCAST_PUBLIC Publisher {
   // Throws kInvalidArgument on an option out of its bounds or an endpoint that is none, kUnsupported on a channel that
   // this build or machine does not have, and kUnavailable if an address cannot be bound.
   explicit Publisher(const PublisherOptions& options);
-  // Ends all sessions; returns once no walk of a stream runs any more, however long its iterator takes.
+  // Ends all sessions, once what was published is in its store, if it has one (for ten minutes at most); returns once
+  // no walk of a stream runs any more, however long its iterator takes.
   ~Publisher();
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;

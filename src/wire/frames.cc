@@ -246,7 +246,7 @@ void Fields(auto& archive, Is<VersionsAnswer> auto& answer) {
   archive.Number(answer.retained_versions, "retained versions");
   archive.Number(answer.retained_bytes, "retained bytes");
   archive.Number(answer.memory_bytes, "memory");
-  List<std::uint32_t>(archive, answer.versions, 60, "versions", [&](auto& version) {
+  List<std::uint32_t>(archive, answer.versions, 61, "versions", [&](auto& version) {
     Named(archive, version);
     Text(archive, version.run, "run");
     Flag(archive, version.stream, "mode");
@@ -257,6 +257,8 @@ void Fields(auto& archive, Is<VersionsAnswer> auto& answer) {
     Flag(archive, version.pinned, "pinned");
     Flag(archive, version.evicted, "evicted");
     Flag(archive, version.shadowed, "shadowed");
+    archive.Number(version.durability, "durability");
+    if (version.durability > 3) archive.Refuse("durability: expected 0 to 3");
   });
 }
 

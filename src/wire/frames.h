@@ -254,7 +254,8 @@ struct KeptVersion {
   std::uint64_t published_ms = 0;  // since 1970
   bool pinned = false;
   bool evicted = false;
-  bool shadowed = false;  // a later run of the lineage has taken its step over
+  bool shadowed = false;        // a later run of the lineage has taken its step over
+  std::uint8_t durability = 0;  // Durability
   bool operator==(const KeptVersion&) const = default;
 };
 

@@ -35,10 +35,10 @@ void OfferedVersion::Count(VersionUse use, int by) {
   changed_.notify_all();
 }
 
-int OfferedVersion::readers() const {
+int OfferedVersion::uses(VersionUse use) const {
   const std::lock_guard lock(mutex_);
-  const auto readers = uses_.find(VersionUse::kReader);
-  return readers == uses_.end() ? 0 : readers->second;
+  const auto count = uses_.find(use);
+  return count == uses_.end() ? 0 : count->second;
 }
 
 void OfferedVersion::Retire() {

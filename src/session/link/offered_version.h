@@ -39,8 +39,9 @@ struct Provenance {
   std::string config{};  // Weights::config; empty: none was given
 };
 
-// Who uses a version: receivers' sessions, and walks of a stream, which may go on for a moment after the last session.
-enum class VersionUse : std::uint8_t { kReader, kWalk };
+// Who uses a version: receivers' sessions; walks of a stream, which may go on for a moment after the last session; and
+// whoever writes it into a store.
+enum class VersionUse : std::uint8_t { kReader, kWalk, kStore };
 
 // Resource; thread-safe. Immutable except for the count of its uses, and for whether it is retired, expired or
 // shadowed.
@@ -68,7 +69,8 @@ class OfferedVersion {
   bool layer_order() const { return layer_order_; }
   std::unique_ptr<WeightsIterator> Walk(std::span<const std::string> order) const { return walk_(order); }
 
-  int readers() const;
+  int uses(VersionUse use) const;
+  int readers() const { return uses(VersionUse::kReader); }
   // Says that no new reader will come. The version is released when it is retired and nobody uses it any more.
   void Retire();
   bool retired() const;

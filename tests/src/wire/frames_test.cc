@@ -54,7 +54,7 @@ std::vector<Frame> Examples() {
       {1, 7, CostRequest{}},
       {1, 7, ServingCost{1234}},
       {1, 7, VersionsRequest{}},
-      {1, 7, VersionsAnswer{3, 4, 5, {{"run", 42, {1, 2}, "job-7", true, 6, 7, 8, 9, true, true, true}}}},
+      {1, 7, VersionsAnswer{3, 4, 5, {{"run", 42, {1, 2}, "job-7", true, 6, 7, 8, 9, true, true, true, 2}}}},
       {1, 7, PinVersion{"run", 42, {1, 2}, true}},
       {1, 7, EvictVersion{"run", 42, {1, 2}}},
       {1, 7, PublishFolder{"/a/b", "auto", "run", 42, "job-7"}},
