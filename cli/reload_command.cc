@@ -12,6 +12,7 @@
 #include "cli/terminal/reload_bar.h"
 #include "layercast/controller.h"
 #include "layercast/publisher.h"
+#include "layercast/store/store.h"
 #include "src/control/engine_outcome.h"
 #include "trainer_side/version_list.h"
 
@@ -44,17 +45,19 @@ class Reload final : public Subcommand {
                     "Endpoint of a publisher, or of all that have a version between them: EP,EP")
             ->check(EachOf(Endpoint()))
             ->excludes(path);
+    CLI::Option* const store =
+        app.add_option("--store", request_.store, "A durable store's folder, which the engines can read; no publisher")
+            ->excludes(path)
+            ->excludes(publisher);
     app.add_option("--from-engine", request_.engine, "Endpoint of an engine of the same layout: what it serves")
         ->check(Endpoint())
         ->excludes(path)
-        ->excludes(publisher);
-    CLI::Option* const version =
-        app.add_option(
-               "--version", version_,
-               "LINEAGE@STEP that the publisher keeps, or 8 or more digits of its digest; by default its newest")
-            ->needs("--publisher");
-    app.add_flag("--latest", latest_, "The publisher's newest version, as by default")
-        ->needs("--publisher")
+        ->excludes(publisher)
+        ->excludes(store);
+    CLI::Option* const version = app.add_option("--version", version_,
+                                                "LINEAGE@STEP that the publisher keeps, or the store; or 8 or more "
+                                                "digits of its digest; by default the newest");
+    app.add_flag("--latest", latest_, "The newest version of the publisher or the store, as by default")
         ->excludes(version);
     app.add_flag("--partial", request_.partial,
                  "Takes a part of the model: layers of which no tensor comes keep what they serve");
@@ -69,7 +72,8 @@ class Reload final : public Subcommand {
                  "Keep adapters that say that they were trained on another base");
     app.add_option("--channel", request_.channel, "The data channel to use; by default the fastest")
         ->check(Channel())
-        ->excludes(path);
+        ->excludes(path)
+        ->excludes(store);
     app.add_option("--pause-mode", request_.pause_mode, "What the commit does to sequences under way")
         ->check(OneOf({"wait", "abort", "keep"}));
     app.add_flag("--all-or-none", request_.all_or_none, "Commits on all engines, or on none of them");
@@ -79,6 +83,10 @@ class Reload final : public Subcommand {
 
   void Run(Output& output) override {
     ExpectBetweenProcesses({request_.channel});
+    if ((latest_ || !version_.empty()) && publishers_.empty() && request_.store.empty()) {
+      throw UsageError("--version and --latest are for --publisher and --store");
+    }
+    if (!request_.store.empty()) request_.store = AbsolutePath(request_.store);
     if (!version_.empty()) request_.version = WantedVersion();
     request_.publisher = WithCommas(publishers_);
     if (!request_.adapters.empty() && request_.publisher.empty() && request_.engine.empty()) {
@@ -102,6 +110,7 @@ class Reload final : public Subcommand {
     const std::string digits = version_.substr(version_.rfind(':') + 1);  // all of it, or behind a name
     if (!IsDigits(digits)) return ParseVersion(version_);
     if (digits != version_) static_cast<void>(ParseVersion(version_.substr(0, version_.size() - digits.size() - 1)));
+    if (!request_.store.empty()) return Store(request_.store).Versions().Named(version_).version;
     if (publishers_.size() != 1) throw UsageError("--version: expected LINEAGE@STEP of several publishers");
     return RemotePublisher(publishers_.front(), keys_.options(), timeout_.duration())
         .Versions()

@@ -52,11 +52,15 @@ class Serve final : public Subcommand {
     CLI::Option* const publisher =
         DeclareList(app, "--publisher", publishers_, "With --load-format remote: whose version to start with")
             ->check(EachOf(Endpoint()));
+    CLI::Option* const store =
+        app.add_option("--store", store_, "With --load-format remote: the durable store whose version to start with")
+            ->excludes(publisher);
     app.add_option("--from-engine", engine_,
                    "With --load-format remote: the engine of the same layout that lends what it serves")
         ->check(Endpoint())
-        ->excludes(publisher);
-    app.add_option("--version", version_, "LINEAGE@STEP of the publisher; by default its newest")->needs("--publisher");
+        ->excludes(publisher)
+        ->excludes(store);
+    app.add_option("--version", version_, "LINEAGE@STEP of the publisher or the store; by default its newest");
     app.add_flag("--allow-config-change", allow_config_change_,
                  "Start with weights whose config.json differs from the model's in what is computed");
     app.add_option("--seed", seed_, "With --load-format dummy: of the weights; by default 0")->check(WholeNumber(0));
@@ -235,9 +239,12 @@ class Serve final : public Subcommand {
   // The arguments of `reload_weights` for the first load.
   Json FirstLoad() const {
     const bool remote = checkpoint_.load_format() == "remote";
-    if (remote == (publishers_.empty() && engine_.empty())) {
-      throw UsageError(remote ? "--load-format remote: expected --publisher or --from-engine, got neither"
-                              : "--publisher and --from-engine are for --load-format remote");
+    if (remote == (publishers_.empty() && engine_.empty() && store_.empty())) {
+      throw UsageError(remote ? "--load-format remote: expected --publisher, --store or --from-engine, got none"
+                              : "--publisher, --store and --from-engine are for --load-format remote");
+    }
+    if (!version_.empty() && publishers_.empty() && store_.empty()) {
+      throw UsageError("--version is for --publisher and --store");
     }
     if (seed_ && checkpoint_.load_format() != "dummy") throw UsageError("--seed is for --load-format dummy");
     if (checkpoint_.load_format() == "dummy") return {{"load_format", "dummy"}, {"seed", seed_.value_or(0)}};
@@ -247,7 +254,12 @@ class Serve final : public Subcommand {
       if (options_.ranks.adapter_slots > 0) load["adapters"] = "*";
       return load;
     }
-    Json load = {{"publisher", WithCommas(publishers_)}};
+    Json load = Json::object();
+    if (store_.empty()) {
+      load["publisher"] = WithCommas(publishers_);
+    } else {
+      load["store"] = AbsolutePath(store_);
+    }
     if (!version_.empty()) {
       const Version version = ParseVersion(version_);
       load["lineage"] = version.lineage;
@@ -288,6 +300,7 @@ class Serve final : public Subcommand {
   std::string draft_;
   std::string weight_rules_;
   std::vector<std::string> publishers_;
+  std::string store_;
   std::string engine_;
   std::string version_;
   bool allow_config_change_ = false;

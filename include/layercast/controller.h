@@ -20,12 +20,14 @@
 
 namespace layercast {
 
-// Where engines take the new weights from: a publisher, another engine, or a folder that they can read. If none of
-// these is set, each engine re-reads the last whole checkpoint that it loaded. Value.
+// Where engines take the new weights from: a publisher, a store, another engine, or a folder that they can read. If
+// none of these is set, each engine re-reads the last whole checkpoint that it loaded. Value.
 struct ReloadRequest {
-  std::string publisher{};           // its endpoint, or those of all ranks of a sharded trainer, separated by commas
-  std::optional<Version> version{};  // which of the publisher's; empty: the newest. Its digest, if given, is checked
-  std::string engine{};              // endpoint of another engine of the same layout, which lends what it serves
+  std::string publisher{};  // its endpoint, or those of all ranks of a sharded trainer, separated by commas
+  std::string store{};      // the folder of a durable store, which the engines can read
+  // Which of the publisher's, or of the store's; empty: the newest. Its digest, if given, is checked.
+  std::optional<Version> version{};
+  std::string engine{};   // endpoint of another engine of the same layout, which lends what it serves
   bool previous = false;  // what the engine served before, which it keeps (serve --keep-previous); no other source then
   std::string weights_path{};
   std::string load_format = "auto";                              // of weights_path: docs/checkpoints.md

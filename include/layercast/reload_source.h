@@ -56,6 +56,10 @@ LAYERCAST_PUBLIC ReloadSource FromPublisher(std::string endpoint, std::string li
 // For a sharded trainer: `endpoints`, in any order, are those of all its ranks, each of which publishes what it holds.
 LAYERCAST_PUBLIC ReloadSource FromPublishers(std::vector<std::string> endpoints, std::string lineage = "",
                                              std::optional<std::uint64_t> step = std::nullopt);
+// A version of a durable store (docs/versions.md), by the path of its folder; no publisher has to live. Which one is
+// said as to a publisher.
+LAYERCAST_PUBLIC ReloadSource FromStore(std::string directory, std::string lineage = "",
+                                        std::optional<std::uint64_t> step = std::nullopt, Digest digest = {});
 // Takes the kernel tensors, derived ones included, of the same rank of another engine of the same layout, under the
 // version that it serves. That engine's `lend_weights` call returns the arguments (engine_side/server/RPC.md). This
 // rank's buffers must have `served_digest` afterwards.

@@ -40,7 +40,7 @@ inline constexpr const char* kReloadStages[] = {"connect",        "plan",     "r
 struct LAYERCAST_PUBLIC ReloadReport {
   Version version;
   std::string channel = "path";   // "shm", "zmq", "inproc", or several with commas between; without a publisher "path",
-                                  // "iterator" or "dummy"
+                                  // "iterator", "store" or "dummy"
   double gb_per_s = 0;            // received bytes / 1e9 / seconds of receiving; 0 when there was no channel
   double probed_gb_per_s = 0;     // what the channel could do when it was chosen; 0: not measured
   std::string channel_lane;       // what the library below the channel chose ("tcp/eth0"); empty: nothing to choose

@@ -31,6 +31,7 @@ Json ReloadParams(const ReloadRequest& request) {
     params["step"] = request.version->step;
     if (request.version->digest) params["digest"] = request.version->digest.ToHex();
   }
+  if (!request.store.empty()) params["store"] = request.store;
   if (!request.engine.empty()) params["engine"] = request.engine;
   if (request.previous) params["previous"] = true;
   if (request.partial) params["partial"] = true;

@@ -4,6 +4,7 @@
 #include "layercast/error.h"
 #include "src/control/json_forms.h"
 #include "src/net/zmq/endpoint.h"
+#include "src/store/version_store.h"
 
 namespace layercast {
 namespace {
@@ -43,6 +44,13 @@ ReloadSource PublisherFromJson(const Json& params) {
   return FromPublishers(std::move(endpoints), lineage, step);
 }
 
+ReloadSource StoreFromJson(const Json& params) {
+  std::optional<std::uint64_t> step;
+  if (IsGiven(params, "step")) step = params["step"].get<std::uint64_t>();
+  return FromStore(params["store"].get<std::string>(), params.value("lineage", std::string()), step,
+                   DigestFromJson(params));
+}
+
 ReloadSource LentFromJson(const Json& lent, int engine_rank) {
   const Json& twin = lent.at("ranks").at(static_cast<std::size_t>(engine_rank));
   return FromEngineRank(twin.at("endpoint").get<std::string>(), VersionFromJson(lent.at("version")),
@@ -52,6 +60,7 @@ ReloadSource LentFromJson(const Json& lent, int engine_rank) {
 ReloadSource WholeFromJson(const Json& params, int engine_rank) {
   if (IsGiven(params, "weights_path")) return PathFromJson(params);
   if (IsGiven(params, "publisher")) return PublisherFromJson(params);
+  if (IsGiven(params, "store")) return StoreFromJson(params);
   if (IsGiven(params, "lent")) return LentFromJson(params["lent"], engine_rank);
   return IsDummy(params) ? FromDummy(params.value("seed", std::uint64_t{0})) : FromOrigin();
 }
@@ -63,7 +72,7 @@ bool IsGiven(const Json& params, const char* field) { return params.contains(fie
 void CheckOneSource(const Json& params) {
   std::string given;
   int count = 0;
-  for (const char* source : {"weights_path", "publisher", "engine"}) {
+  for (const char* source : {"weights_path", "publisher", "store", "engine"}) {
     if (!IsGiven(params, source)) continue;
     if (!params[source].is_string()) {
       throw Error(ErrorCode::kInvalidArgument,
@@ -72,7 +81,21 @@ void CheckOneSource(const Json& params) {
     given += (count++ == 0 ? "" : " and ") + std::string(source);
   }
   if (count < 2) return;
-  throw Error(ErrorCode::kInvalidArgument, "params: expected one of weights_path, publisher and engine, got " + given);
+  throw Error(ErrorCode::kInvalidArgument,
+              "params: expected one of weights_path, publisher, store and engine, got " + given);
+}
+
+void FindInStore(Json& params) {
+  if (!IsGiven(params, "store")) return;
+  Parsed([&] {
+    const std::optional<std::uint64_t> step =
+        IsGiven(params, "step") ? std::optional(params["step"].get<std::uint64_t>()) : std::nullopt;
+    const VersionStore store(StoreFolder::Open(params["store"].get<std::string>()));
+    const StoredVersion found = store.Find(params.value("lineage", std::string()), step, DigestFromJson(params));
+    params["lineage"] = found.version().lineage;
+    params["step"] = found.version().step;
+    params["digest"] = found.version().digest.ToHex();
+  });
 }
 
 CheckpointSource CheckpointFromJson(const Json& params) {

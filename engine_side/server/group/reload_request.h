@@ -11,8 +11,12 @@ namespace layercast {
 // Whether the field is there and not null.
 bool IsGiven(const nlohmann::ordered_json& params, const char* field);
 
-// Checks that at most one of `weights_path`, `publisher` and `engine` is given, and that it is a string.
+// Checks that at most one of `weights_path`, `publisher`, `store` and `engine` is given, and that it is a string.
 void CheckOneSource(const nlohmann::ordered_json& params);
+
+// Where a `store` is given, says in full which of its versions is wanted, so that all ranks take the same one. Throws
+// kNotFound.
+void FindInStore(nlohmann::ordered_json& params);
 
 // The checkpoint of `{"weights_path": DIR, "load_format": "auto", "secondary_weights": [{"prefix": P, "path": DIR}]}`.
 CheckpointSource CheckpointFromJson(const nlohmann::ordered_json& params);
@@ -26,7 +30,8 @@ bool IsDummy(const nlohmann::ordered_json& params);
 bool RanksNameTheirOwn(const nlohmann::ordered_json& params);
 
 // The source that the parameters name. `{}` is the origin. A checkpoint or random weights are given as above,
-// publishers as `{"publisher": "EP1,EP2", "lineage": L, "step": N, "digest": HEX}`. What another engine lends is given
+// publishers as `{"publisher": "EP1,EP2", "lineage": L, "step": N, "digest": HEX}`, a store likewise
+// by `{"store": DIR, ...}`. What another engine lends is given
 // as follows, and each rank takes its own entry:
 // `{"lent": {"version": VERSION, "ranks": [{"endpoint": EP, "served_digest": HEX}]}}`.
 ReloadSource SourceFromJson(const nlohmann::ordered_json& params, int engine_rank);

@@ -139,7 +139,9 @@ Json Reloader::Stage(RankReload& reload, const Json& params, Deadline deadline) 
   const bool engine = IsGiven(request, "engine");
   const bool previous = request.value("previous", false);
   if (previous) request["kept"] = Previous();
-  if (!path && !engine && !IsGiven(request, "publisher") && !IsDummy(request) && !previous) {
+  FindInStore(request);
+  const bool other = IsGiven(request, "publisher") || IsGiven(request, "store") || IsDummy(request);
+  if (!path && !engine && !other && !previous) {
     if (origin_.is_null())
       throw Error(ErrorCode::kFailedPrecondition, "there is no checkpoint to re-read: none was loaded from a path");
     request.update(origin_);
