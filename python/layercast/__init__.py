@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from layercast import _native
 from layercast._native import KeptVersion, Version, VersionList
 from layercast.adapter_receiver import AdapterPart, AdapterReceiver, AdapterTerm, LoadedAdapter, adapter_parts
-from layercast.checkpoint import Checkpoint
+from layercast.checkpoint import Checkpoint, Store
 from layercast.controller import Controller, EngineOutcome, Sequence, Span
 from layercast.errors import (
     Cancelled,
@@ -86,6 +86,7 @@ __all__ = [
     "ResourceExhausted",
     "Sequence",
     "Span",
+    "Store",
     "Tensor",
     "TensorSpec",
     "Unavailable",

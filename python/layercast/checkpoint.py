@@ -1,4 +1,5 @@
-"""Checkpoints on disk, in every format that Layercast reads, without a copy where the format allows it."""
+"""Weights on disk: checkpoints, in every format that Layercast reads, without a copy where the format allows it; and
+durable stores of versions."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from layercast import _native
+from layercast._native import Version, VersionList
 from layercast.tensor import Tensor, TensorSpec
 
 
@@ -50,3 +52,36 @@ class Checkpoint(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self.specs)
+
+
+class Store:
+    """The store in a folder, by its path: a source of reloads, and what it has.
+
+    ``Publisher(store=...)`` writes it. Calls raise NotFound if there is none, and Unavailable if its file system fails.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.abspath(path)
+        self._native = _native.Store(self.path)
+
+    def versions(self) -> VersionList:
+        """Those that are whole, with the newest last; their ``added_bytes`` are of files."""
+        return self._native.versions()
+
+    def pin(self, version: Version | str, pinned: bool = True) -> VersionList:
+        """Exempts a version (or one that is called so: "run-17@41", digits of its digest) from eviction, or no longer."""
+        return self._native.pin(self._found(version), pinned)
+
+    def evict(self, version: Version | str) -> VersionList:
+        """Nobody begins to take the version any more; its files go minutes later, when nobody reads it."""
+        return self._native.evict(self._found(version))
+
+    def check(self) -> dict[str, list[str]]:
+        """Reads every byte. What is wrong with each version, by its name; nothing, if all is as it was published."""
+        return self._native.check()
+
+    def _found(self, version: Version | str) -> Version:
+        return self.versions().named(version).version if isinstance(version, str) else version
+
+    def __repr__(self) -> str:
+        return f"Store({self.path!r})"

@@ -12,6 +12,7 @@ from typing import Any
 from layercast import _native, logs
 from layercast._asynchronous import in_thread
 from layercast._native import Version
+from layercast.checkpoint import Store
 from layercast.closing import OfOneProcess
 from layercast.errors import Cancelled, Error, InvalidArgument, of_code
 from layercast.http.http_engines import Answered, HttpEngines, is_http
@@ -94,7 +95,7 @@ class Controller(OfOneProcess):
 
     def reload(
         self,
-        source: Publisher | Published | str | os.PathLike[str] | Iterable[str] | None = None,
+        source: Publisher | Published | Store | str | os.PathLike[str] | Iterable[str] | None = None,
         *,
         version: Version | None = None,
         all_or_none: bool = False,
@@ -115,8 +116,9 @@ class Controller(OfOneProcess):
 
         Args:
             source: a publisher, what its ``publish`` returned (then exactly that version), endpoints of all ranks of a
-                sharded trainer, or the path of a checkpoint that the engines can read. None: each engine re-reads the
-                last whole checkpoint that it loaded.
+                sharded trainer, a :class:`Store` or the path of a checkpoint that the engines can read. None: each engine
+                re-reads the last whole checkpoint that it loaded.
+            version: which of the publisher's, or the store's; by default the newest.
             all_or_none: either all engines commit the version, or none does.
             adapters: of a publisher's version, the LoRA adapters that are committed with the base, in one moment, under
                 the names that they have in it; ``["*"]``: all of them.
@@ -327,6 +329,8 @@ def _source_options(source: Any) -> dict[str, Any]:
         return {}
     if isinstance(source, Publisher):
         return {"publisher": source.endpoint}
+    if isinstance(source, Store):
+        return {"store": source.path}
     if isinstance(source, Published):
         return {"publisher": source.endpoint, "version": source.version}
     if isinstance(source, os.PathLike) or (isinstance(source, str) and "://" not in source):

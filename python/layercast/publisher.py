@@ -61,6 +61,11 @@ class Published:
         """
         return self._native.wait_released(timeout)
 
+    def wait_stored(self, timeout: float | None = None) -> bool:
+        """Waits until the version is in the publisher's store; False if it was left out (the log says why), if there is no
+        store, or if ``timeout`` seconds pass first."""
+        return self._native.wait_stored(timeout)
+
     def as_future(self) -> Future[Version]:
         """A future that is done once the version is released."""
         from concurrent.futures import Future
@@ -104,6 +109,11 @@ class Publisher(OfOneProcess):
         nccl_fleet: how many ranks that take the same bytes over nccl are served together.
         allow_paths: folders of which whoever reaches the endpoint may have this publish what is there
             (:meth:`RemotePublisher.publish_folder`).
+        store: a folder, made if it is not there, into which each version is also written, on a thread: engines take it from
+            there when no publisher lives (:class:`Store`), and a publisher that is started anew offers it again. Not for
+            streams, nor for parts of sharded trainers.
+        store_versions: how many of a lineage the store keeps; older ones that are not pinned there are evicted.
+        store_bytes: older ones are evicted while the store's files are larger; 0: no bound.
         metrics_bind: ``"HOST:PORT"`` where Prometheus is answered; port 0 picks one; empty: nowhere. Wheels have no
             metrics; a build with prometheus-cpp has (docs/operations.md).
         metrics_open: an address beyond loopback too, where whoever reaches it reads them.
@@ -131,6 +141,9 @@ class Publisher(OfOneProcess):
         channels: Iterable[str] = (),
         nccl_fleet: int = 1,
         allow_paths: Iterable[str | os.PathLike[str]] = (),
+        store: str | os.PathLike[str] = "",
+        store_versions: int = 10,
+        store_bytes: int = 0,
         metrics_bind: str = "",
         metrics_open: bool = False,
         device_memory: bool = False,
@@ -153,6 +166,9 @@ class Publisher(OfOneProcess):
             channels=[channels] if isinstance(channels, str) else list(channels),
             nccl_fleet=nccl_fleet,
             allow_paths=[os.fspath(path) for path in allow_paths],
+            store=os.fspath(store),
+            store_versions=store_versions,
+            store_bytes=store_bytes,
             metrics_bind=metrics_bind,
             metrics_open=metrics_open,
         )

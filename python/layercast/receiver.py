@@ -10,6 +10,7 @@ from typing import Any
 from layercast import _native, logs
 from layercast._asynchronous import in_thread
 from layercast._native import Version
+from layercast.checkpoint import Store
 from layercast.closing import OfOneProcess
 from layercast.errors import InvalidArgument
 from layercast.progress import Progress, Told
@@ -115,10 +116,10 @@ class Receiver(OfOneProcess):
 
         Args:
             source: the endpoint of a publisher, or those of all ranks of a sharded trainer (a list, or separated by
-                commas); a :class:`Publisher` or what its ``publish`` returned; the path of a checkpoint; a dict or list
-                of ``(name, tensor)``, or an iterator of them, which is walked once, on this thread, and should come in
+                commas); a :class:`Publisher` or what its ``publish`` returned; a :class:`Store`; the path of a checkpoint;
+                a dict or list of ``(name, tensor)``, or an iterator of them, which is walked once, on this thread, and should come in
                 layer order. None: the last whole checkpoint that was loaded from a path.
-            lineage, step: which of a publisher's versions; by default its newest.
+            lineage, step: which of a publisher's or a store's versions; by default its newest.
             is_checkpoint_format: False: the tensors have the names, shapes and dtypes of the buffers.
             partial: the tensors may be a part of the model; layers that get none keep what they serve.
             may_keep: with ``partial``, the layers that may be left out; empty: any.
@@ -190,6 +191,8 @@ class Receiver(OfOneProcess):
         if isinstance(source, Published):
             version = source.version
             return self._from_publishers(tell, [source.endpoint], version.lineage, version.step, options)
+        if isinstance(source, Store):
+            return Report(self._native.reload_from_store(tell, source.path, lineage, step, **options))
         if isinstance(source, Publisher):
             return self._from_publishers(tell, [source.endpoint], lineage, step, options)
         if isinstance(source, str) and "://" in source:

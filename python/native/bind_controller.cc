@@ -91,6 +91,7 @@ std::vector<EngineOutcome> Reload(OwnedController& self, ReloadRequest request, 
 
 ReloadRequest RequestFrom(const nb::kwargs& options) {
   return {.publisher = Option(options, "publisher", std::string()),
+          .store = Option(options, "store", std::string()),
           .version = Option(options, "version", std::optional<Version>()),
           .previous = Option(options, "previous", false),
           .weights_path = Option(options, "weights_path", std::string()),

@@ -48,17 +48,21 @@ PublisherOptions OptionsFrom(const nb::kwargs& options) {
           .allow_paths = Option(options, "allow_paths", usual.allow_paths),
           .metrics_bind = Option(options, "metrics_bind", usual.metrics_bind),
           .metrics_open = Option(options, "metrics_open", usual.metrics_open),
+          .store = {.path = Option(options, "store", usual.store.path),
+                    .retained_versions = Option(options, "store_versions", usual.store.retained_versions),
+                    .retained_bytes = Option(options, "store_bytes", usual.store.retained_bytes)},
           .nccl_fleet = Option(options, "nccl_fleet", usual.nccl_fleet)};
 }
 
 // Looks for signals while it waits, and gives the GIL up.
-bool WaitReleased(const PublishedVersion& published, std::optional<double> seconds) {
+template <bool (PublishedVersion::*Wait)(Milliseconds) const>
+bool WaitFor(const PublishedVersion& published, std::optional<double> seconds) {
   const auto end = std::chrono::steady_clock::now() + FromSeconds("timeout", seconds.value_or(kLongestSeconds));
   while (true) {
     CheckSignals();
     const auto left = std::chrono::ceil<Milliseconds>(end - std::chrono::steady_clock::now());
     const GilReleased released;
-    if (published.WaitReleased(std::clamp(left, Milliseconds(0), kSignalLook))) return true;
+    if ((published.*Wait)(std::clamp(left, Milliseconds(0), kSignalLook))) return true;
     if (left <= kSignalLook) return false;
   }
 }
@@ -69,7 +73,8 @@ void BindPublishedVersion(nb::module_& module) {
       .def_prop_ro("run", &PublishedVersion::run)
       .def_prop_ro("readers", &PublishedVersion::readers)
       .def("withdraw", &PublishedVersion::Withdraw, nb::call_guard<GilReleased>())
-      .def("wait_released", WaitReleased, nb::arg("seconds").none());
+      .def("wait_released", WaitFor<&PublishedVersion::WaitReleased>, nb::arg("seconds").none())
+      .def("wait_stored", WaitFor<&PublishedVersion::WaitStored>, nb::arg("seconds").none());
 }
 
 // What is published; config.json's text goes with it, if there is one.

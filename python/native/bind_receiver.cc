@@ -139,6 +139,16 @@ void BindReloads(nb::class_<OwnedReceiver>& receiver) {
           nb::arg("on_progress").none(), nb::arg("endpoints"), nb::arg("lineage"), nb::arg("step").none(),
           nb::arg("options"))
       .def(
+          "reload_from_store",
+          [](OwnedReceiver& self, const nb::object& on_progress, std::string path, std::string lineage,
+             std::optional<std::uint64_t> step, const nb::kwargs& options) {
+            ReloadSource source = FromStore(std::move(path), std::move(lineage), step);
+            Narrow(source, options);
+            return ReloadFrom(self, std::move(source), on_progress, PhasesFrom(options));
+          },
+          nb::arg("on_progress").none(), nb::arg("path"), nb::arg("lineage"), nb::arg("step").none(),
+          nb::arg("options"))
+      .def(
           "reload_from_list",
           [](OwnedReceiver& self, const nb::object& on_progress, const nb::list& pieces, bool is_checkpoint_format,
              const nb::kwargs& options) {

@@ -1,9 +1,14 @@
 // What publishers keep: lists of versions, and publishers of other processes.
+#include <nanobind/stl/map.h>
+
 #include <chrono>
+#include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "layercast/publisher.h"
+#include "layercast/store/store.h"
 #include "python/native/options.h"
 #include "python/native/waits.h"
 
@@ -14,6 +19,21 @@ namespace {
 template <typename Ask>
 auto Asked(const RemotePublisher& publisher, const Ask& ask) {
   return RunInterruptibly([publisher, ask] { return ask(publisher); }, [] {});
+}
+
+// Its files may be slow, so the GIL is given up.
+void BindStore(nb::module_& module) {
+  nb::class_<Store>(module, "Store")
+      .def(nb::init<std::string>(), nb::arg("path"))
+      .def("versions", &Store::Versions, nb::call_guard<GilReleased>())
+      .def("pin", &Store::Pin, nb::arg("version"), nb::arg("pinned"), nb::call_guard<GilReleased>())
+      .def("evict", &Store::Evict, nb::arg("version"), nb::call_guard<GilReleased>())
+      .def("check", [](const Store& self) {
+        std::map<std::string, std::vector<std::string>> wrong;
+        const GilReleased released;
+        for (CheckedVersion& checked : self.Check()) wrong[checked.version] = std::move(checked.wrong);
+        return wrong;
+      });
 }
 
 }  // namespace
@@ -33,6 +53,7 @@ void BindVersions(nb::module_& module) {
       .def_ro("pinned", &KeptVersion::pinned)
       .def_ro("evicted", &KeptVersion::evicted)
       .def_ro("shadowed", &KeptVersion::shadowed)
+      .def_prop_ro("stored", [](const KeptVersion& kept) { return kept.durability == Durability::kStored; })
       .def("__repr__", [](const KeptVersion& kept) { return "KeptVersion(" + kept.version.ToString() + ")"; });
   nb::class_<VersionList>(module, "VersionList")
       .def_ro("retained_versions", &VersionList::retained_versions)
@@ -40,6 +61,7 @@ void BindVersions(nb::module_& module) {
       .def_ro("memory_bytes", &VersionList::memory_bytes)
       .def_ro("versions", &VersionList::versions)
       .def("named", [](const VersionList& list, const std::string& text) { return list.Named(text); }, nb::arg("text"));
+  BindStore(module);
   nb::class_<RemotePublisher>(module, "RemotePublisher")
       .def(
           "__init__",

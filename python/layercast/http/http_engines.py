@@ -212,7 +212,7 @@ def _version(answer: dict[str, Any]) -> Version | None:
 
 def _source(options: dict[str, Any]) -> dict[str, Any]:
     """The publisher and the version, as the door has them. Raises Unsupported for what vLLM servers cannot take."""
-    for name in ("weights_path", "partial", "channel", "allow_config_change"):
+    for name in ("weights_path", "store", "partial", "channel", "allow_config_change"):
         if options.get(name):
             raise Unsupported(f"{name}: a vLLM server takes whole versions of publishers")
     source: dict[str, Any] = {"endpoint": options["publisher"]} if "publisher" in options else {}

@@ -38,7 +38,7 @@ def test_the_commands_of_the_page_run(program, start, checkpoint, tmp_path, monk
     for folder, letter in (("checkpoint-40", "a"), ("checkpoint-41", "b"), ("final", "a")):
         save(checkpoint("qwen3", letter), tmp_path / "runs" / folder)
     commands = [line for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL) for line in block.splitlines()]
-    assert len(commands) == 10
+    assert len(commands) == 14
     endpoints, said = {}, {}
     for line in commands:
         words = shlex.split(line)[1:]
