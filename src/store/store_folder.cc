@@ -25,8 +25,9 @@ constexpr const char* kFormatFile = "store";
 
 template <class Number>
 bool ParseAll(std::string_view text, Number& number) {
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, number);
   return error == std::errc() && stop == end;
 }
 

@@ -1,5 +1,6 @@
 #include "trainer_side/watch/watched_run.h"
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <utility>
@@ -35,7 +36,13 @@ WatchedRun::WatchedRun(Publisher& publisher, const Options& options,
     : publisher_(publisher),
       options_(options),
       watch_(options.parent, options.quiet, std::move(now)),
-      run_(options.run) {}
+      run_(options.run) {
+  for (const KeptVersion& kept : publisher.Versions().versions) {  // of its store, where it was started anew
+    if (kept.version.lineage == options.lineage && kept.run.starts_with(ResumedName())) run_ = kept.run;
+  }
+}
+
+std::string WatchedRun::ResumedName() const { return (options_.run.empty() ? "" : options_.run + "-") + "resumed-"; }
 
 void WatchedRun::Look() {
   std::vector<FoundCheckpoint> found = watch_.Look();
@@ -66,7 +73,10 @@ void WatchedRun::Publish(const FoundCheckpoint& found) {
 // A checkpoint that is written anew, of a step that was there before, comes from a run that was resumed.
 bool WatchedRun::ResumesRun(const FoundCheckpoint& found) {
   if (!found.again) return false;
-  run_ = (options_.run.empty() ? "" : options_.run + "-") + "resumed-" + std::to_string(++resumed_);
+  const std::vector<KeptVersion> kept = publisher_.Versions().versions;
+  do {
+    run_ = ResumedName() + std::to_string(++resumed_);
+  } while (std::ranges::find(kept, run_, &KeptVersion::run) != kept.end());
   log::info("{} was written anew: it begins run {}", Quote(found.path), run_);
   return true;
 }

@@ -35,6 +35,7 @@ class WatchedRun {
  private:
   void Publish(const FoundCheckpoint& found);
   bool ResumesRun(const FoundCheckpoint& found);
+  std::string ResumedName() const;  // without its number
 
   Publisher& publisher_;
   const Options options_;

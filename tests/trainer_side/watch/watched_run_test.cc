@@ -165,5 +165,32 @@ TEST_F(WatchedRunTest, ACheckpointThatCameTooLateIsLeftOut) {
   EXPECT_THAT(Published(publisher), ElementsAre("5", "6"));
 }
 
+TEST_F(WatchedRunTest, APublisherThatWasStartedAnewWithItsStoreGoesOnWithTheResumedRun) {
+  const TempFolder stores;
+  const PublisherOptions options{.retained_versions = 10, .store = {.path = stores / "store"}};
+  const WatchedRun::Options watched{.parent = folder_.path(), .lineage = "run", .run = "job", .retained_versions = 10};
+  const auto save = [this](const std::string& name, char value) {
+    Save(name, value);
+    Write(name + "/STABLE", "");
+  };
+  save("step_1", 1);
+  {
+    Publisher publisher(options);
+    WatchedRun run(publisher, watched, [this] { return now_; });
+    run.Look();
+    save("step_1", 2);
+    run.Look();
+  }
+  Publisher publisher(options);
+  WatchedRun run(publisher, watched, [this] { return now_; });
+  EXPECT_THAT(Published(publisher), ElementsAre("1 job shadowed", "1 job-resumed-1"));
+  save("step_2", 3);
+  run.Look();
+  save("step_2", 4);
+  run.Look();
+  EXPECT_THAT(Published(publisher),
+              ElementsAre("1 job shadowed", "1 job-resumed-1", "2 job-resumed-1 shadowed", "2 job-resumed-2"));
+}
+
 }  // namespace
 }  // namespace layercast
