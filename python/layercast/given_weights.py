@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from layercast import _native
 from layercast._native import Version
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from layercast.trainer import Source
 
 Rank = tuple[int, int]  # (rank, ranks)
+Adapters = Literal["merge", "base"]  # what becomes of a PEFT model's adapters
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +126,18 @@ def _text(name: str, config: Any) -> str:
         return json.dumps({key: sorted(value) if isinstance(value, set) else value for key, value in config.items()})
     got = type(config).__name__
     raise InvalidArgument(f"adapter '{name}': expected the text or the dict of an adapter_config.json, got {got}")
+
+
+def source_of_torch(weights: Any, how: How, adapters: Adapters, gather: bool) -> Source | None:
+    """None: not of torch."""
+    if "torch" not in sys.modules or isinstance(weights, (str, os.PathLike)):
+        return None
+    from layercast.trainer import source_of
+
+    return source_of(weights, dtype=how.dtype, adapters=adapters, gather=gather, alone=how.alone)
+
+
+def refuse_torch_options(weights: Any, dtype: Any, adapters: Adapters, gather: bool) -> None:
+    for option, given in (("dtype", dtype is not None), ("adapters", adapters != "merge"), ("gather", gather)):
+        if given:
+            raise InvalidArgument(f"{option} is for a module or a state dict of torch's, got {type(weights).__name__}")

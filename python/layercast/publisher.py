@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Generator, Literal
+from typing import TYPE_CHECKING, Any, Generator
 
 from layercast import _native, logs
 from layercast._asynchronous import in_thread
 from layercast._native import Version
 from layercast.closing import OfOneProcess
 from layercast.errors import InvalidArgument
-from layercast.given_weights import How, adapters_and_base, weights_of_source, weights_without_torch
+from layercast.given_weights import (
+    Adapters,
+    How,
+    adapters_and_base,
+    refuse_torch_options,
+    source_of_torch,
+    weights_of_source,
+    weights_without_torch,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from layercast.trainer import Source
-
-Adapters = Literal["merge", "base"]
 
 
 class Published:
@@ -341,9 +346,9 @@ class Publisher(OfOneProcess):
         self, weights: Any, how: How, adapters: Adapters, gather: bool, config: str, options: dict[str, Any]
     ) -> _native.PublishedVersion | None:
         options["stream"] = how.stream
-        source = _source_of(weights, how, adapters, gather)
+        source = source_of_torch(weights, how, adapters, gather)
         if source is None:
-            _refuse_torch_options(weights, how.dtype, adapters, gather)
+            refuse_torch_options(weights, how.dtype, adapters, gather)
             options["layer_order"] = how.stream and isinstance(weights, (str, os.PathLike))
             return self._native.publish(weights_without_torch(weights, how, config), **options)
         if source.gathers:
@@ -395,18 +400,3 @@ class Publisher(OfOneProcess):
 
     def __repr__(self) -> str:
         return "Publisher(closed)" if self._native.closed else f"Publisher('{self.endpoint}')"
-
-
-def _source_of(weights: Any, how: How, adapters: Adapters, gather: bool) -> Source | None:
-    """None: not of torch."""
-    if "torch" not in sys.modules or isinstance(weights, (str, os.PathLike)):
-        return None
-    from layercast.trainer import source_of
-
-    return source_of(weights, dtype=how.dtype, adapters=adapters, gather=gather, alone=how.alone)
-
-
-def _refuse_torch_options(weights: Any, dtype: Any, adapters: Adapters, gather: bool) -> None:
-    for option, given in (("dtype", dtype is not None), ("adapters", adapters != "merge"), ("gather", gather)):
-        if given:
-            raise InvalidArgument(f"{option} is for a module or a state dict of torch's, got {type(weights).__name__}")

@@ -1,4 +1,4 @@
-#include "trainer_side/publisher_samples.h"
+#include "trainer_side/metrics/publisher_samples.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // What a publisher says of how far engines are behind, and of what it keeps.
-#include "trainer_side/publisher_samples.h"
+#include "trainer_side/metrics/publisher_samples.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
