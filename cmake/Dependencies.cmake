@@ -9,6 +9,7 @@ find_package(hwy REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET GLOBAL libpcre2-8)  # regular expressions that cannot hang
 pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET GLOBAL libsodium)  # keys; libzmq has CURVE by it too
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET GLOBAL libzstd)  # the entropy stage of deltas
 find_package(ZLIB REQUIRED)  # crc-32 of the records of torch.save
 find_path(LAYERCAST_XXHASH_INCLUDE xxhash.h REQUIRED)
 

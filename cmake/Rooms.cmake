@@ -18,6 +18,7 @@ set(layercast_outside_ucx layercast::ucx)
 set(layercast_outside_xxhash layercast_xxhash)
 set(layercast_outside_zlib ZLIB::ZLIB)
 set(layercast_outside_zmq cppzmq)
+set(layercast_outside_zstd PkgConfig::ZSTD)
 
 # layercast_target_of(name src/session/fetch): layercast_session_fetch.
 function(layercast_target_of variable room)

@@ -1,0 +1,31 @@
+// What changed between two versions of a tensor, in memory: a bit per element, and the steps of those that changed.
+// Made by comparing versions or from frames, and packed into frames (pack_changes.h).
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/delta/step_list.h"
+
+namespace layercast {
+
+// Value.
+struct ChangeList {
+  std::size_t elements = 0;
+  std::size_t element_bytes = 0;
+  std::vector<std::uint64_t> words;  // NumWords(elements)
+  StepList steps;
+
+  std::size_t changed() const { return steps.codes.size(); }
+};
+
+inline std::size_t CountBits(std::span<const std::uint64_t> words) {
+  std::size_t count = 0;
+  for (const std::uint64_t word : words) count += static_cast<std::size_t>(std::popcount(word));
+  return count;
+}
+
+}  // namespace layercast

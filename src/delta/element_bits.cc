@@ -1,0 +1,143 @@
+#include "src/delta/element_bits.h"
+
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/delta/element_bits.cc"
+#include "hwy/foreach_target.h"  // includes this file once per target
+// After foreach_target.h:
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace layercast {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr std::size_t kBitsOfWord = 64;
+
+template <class T>
+using ElementTag = hn::CappedTag<T, kBitsOfWord>;
+
+template <class T>
+HWY_INLINE hn::Vec<ElementTag<T>> LoadAt(const std::byte* bytes) {
+  return hn::LoadU(ElementTag<T>(), reinterpret_cast<const T*>(bytes));
+}
+
+// The bits of 64 elements, of which mask_at(i) is the mask of a vector's from number i on.
+template <class T, class MaskAt>
+HWY_INLINE std::uint64_t WordOf(const MaskAt& mask_at) {
+  const ElementTag<T> d;
+  const std::size_t lanes = hn::Lanes(d);
+  std::uint64_t word = 0;
+  if (lanes >= 8) {
+    std::uint8_t bytes[8];
+    for (std::size_t i = 0; i < kBitsOfWord; i += lanes) hn::StoreMaskBits(d, mask_at(i), bytes + i / 8);
+    std::memcpy(&word, bytes, sizeof(word));
+    return word;
+  }
+  for (std::size_t i = 0; i < kBitsOfWord; i += lanes) {  // less than a byte each
+    std::uint8_t bits[8] = {};
+    hn::StoreMaskBits(d, mask_at(i), bits);
+    word |= static_cast<std::uint64_t>(bits[0] & ((1U << lanes) - 1)) << i;
+  }
+  return word;
+}
+
+template <class T>
+std::size_t ChangedOf(const std::byte* base, const std::byte* next, std::size_t count, std::uint64_t* words) {
+  constexpr std::size_t kStep = kBitsOfWord * sizeof(T);
+  std::size_t changed = 0;
+  for (; count >= kBitsOfWord; count -= kBitsOfWord, base += kStep, next += kStep) {
+    const std::uint64_t word = WordOf<T>([&](std::size_t i) HWY_ATTR {
+      return hn::Ne(LoadAt<T>(base + i * sizeof(T)), LoadAt<T>(next + i * sizeof(T)));
+    });
+    changed += static_cast<std::size_t>(std::popcount(word));
+    *words++ = word;
+  }
+  if (count == 0) return changed;
+  std::uint64_t word = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool differs = std::memcmp(base + i * sizeof(T), next + i * sizeof(T), sizeof(T)) != 0;
+    word |= std::uint64_t{differs} << i;
+  }
+  *words = word;
+  return changed + static_cast<std::size_t>(std::popcount(word));
+}
+
+template <class T>
+void SmallOf(const std::byte* elements, std::size_t count, T threshold, std::uint64_t* words) {
+  constexpr std::size_t kStep = kBitsOfWord * sizeof(T);
+  constexpr T kMagnitude = std::numeric_limits<T>::max() / 2;
+  const ElementTag<T> d;
+  const hn::RebindToSigned<ElementTag<T>> ds;  // without the sign they are not negative, and compare faster
+  const auto magnitude = hn::Set(d, kMagnitude);
+  const auto limit = hn::Set(ds, static_cast<std::make_signed_t<T>>(threshold));
+  for (; count >= kBitsOfWord; count -= kBitsOfWord, elements += kStep) {
+    *words++ = WordOf<T>([&](std::size_t i) HWY_ATTR {
+      const auto bits = hn::And(LoadAt<T>(elements + i * sizeof(T)), magnitude);
+      return hn::RebindMask(d, hn::Lt(hn::BitCast(ds, bits), limit));
+    });
+  }
+  if (count == 0) return;
+  std::uint64_t word = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    T bits;
+    std::memcpy(&bits, elements + i * sizeof(T), sizeof(T));
+    word |= std::uint64_t{(bits & kMagnitude) < threshold} << i;
+  }
+  *words = word;
+}
+
+}  // namespace
+
+std::size_t ChangedBitsOf(const std::byte* base, const std::byte* next, std::size_t count, std::size_t element_bytes,
+                          std::uint64_t* words) {
+  switch (element_bytes) {
+    case 1: return ChangedOf<std::uint8_t>(base, next, count, words);
+    case 2: return ChangedOf<std::uint16_t>(base, next, count, words);
+    default: return ChangedOf<std::uint32_t>(base, next, count, words);
+  }
+}
+
+void SmallBitsOf(const std::byte* elements, std::size_t count, std::size_t element_bytes, std::uint32_t threshold,
+                 std::uint64_t* words) {
+  switch (element_bytes) {
+    case 1: return SmallOf(elements, count, static_cast<std::uint8_t>(threshold), words);
+    case 2: return SmallOf(elements, count, static_cast<std::uint16_t>(threshold), words);
+    default: return SmallOf(elements, count, threshold, words);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace layercast
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "src/base/check.h"
+
+namespace layercast {
+
+HWY_EXPORT(ChangedBitsOf);
+HWY_EXPORT(SmallBitsOf);
+
+std::size_t ChangedBits(std::span<const std::byte> base, std::span<const std::byte> next, std::size_t element_bytes,
+                        std::span<std::uint64_t> words) {
+  const std::size_t count = base.size() / element_bytes;
+  LAYERCAST_CHECK(base.size() == next.size() && words.size() == NumWords(count));
+  return HWY_DYNAMIC_DISPATCH(ChangedBitsOf)(base.data(), next.data(), count, element_bytes, words.data());
+}
+
+void SmallBits(std::span<const std::byte> elements, std::size_t element_bytes, std::uint32_t threshold,
+               std::span<std::uint64_t> words) {
+  const std::size_t count = elements.size() / element_bytes;
+  LAYERCAST_CHECK(words.size() == NumWords(count));
+  HWY_DYNAMIC_DISPATCH(SmallBitsOf)(elements.data(), count, element_bytes, threshold, words.data());
+}
+
+}  // namespace layercast
+#endif
