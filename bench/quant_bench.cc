@@ -5,20 +5,17 @@
 // the second-level cache (`cached_GBps`) tells what bounds it: if that is not above the limit, arithmetic does.
 // --target=AVX2 measures kernels and limits of that instruction set.
 #include <benchmark/benchmark.h>
-#include <hwy/targets.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <ctime>
 #include <functional>
-#include <iostream>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "bench/choose_target.h"
 #include "bench/layers.h"
 #include "bench/samples.h"
 #include "bench/streaming_limit.h"
@@ -205,23 +202,6 @@ void RegisterAll() {
   Register("int8_per_channel", Quantize("int8_per_channel", false), half);
   Register("none", Quantize("none", false), {Writes::kAll});
   Register("scan", ScanLayer, {Writes::kNone});
-}
-
-// Chooses the instruction set of `--target=NAME`, and removes that from the arguments.
-void ChooseTarget(int& argc, char** argv) {
-  constexpr std::string_view kOption = "--target=";
-  char** const end = std::remove_if(argv + 1, argv + argc, [&](const char* argument) {
-    if (!std::string_view(argument).starts_with(kOption)) return false;
-    for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-      if (argument + kOption.size() == std::string_view(hwy::TargetName(target))) {
-        hwy::SetSupportedTargetsForTest(target);
-        return true;
-      }
-    }
-    std::cerr << "this machine and this build have no " << argument + kOption.size() << '\n';
-    std::exit(2);
-  });
-  argc = static_cast<int>(end - argv);
 }
 
 }  // namespace

@@ -2,10 +2,8 @@
 // Made by comparing versions or from frames, and packed into frames (pack_changes.h).
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "src/delta/step_list.h"
@@ -21,11 +19,5 @@ struct ChangeList {
 
   std::size_t changed() const { return steps.codes.size(); }
 };
-
-inline std::size_t CountBits(std::span<const std::uint64_t> words) {
-  std::size_t count = 0;
-  for (const std::uint64_t word : words) count += static_cast<std::size_t>(std::popcount(word));
-  return count;
-}
 
 }  // namespace layercast

@@ -2,11 +2,14 @@
 // fold. Each has `next()`, kNoPosition at the end, and `Advance()`. What they read was checked before (delta_body.h).
 #pragma once
 
-#include <bit>
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
+
+#include "src/delta/element_bits.h"
 
 namespace layercast {
 
@@ -48,36 +51,37 @@ class GapPositions {
   std::size_t next_ = kNoPosition;  // -1: the first gap is counted from before the first element
 };
 
-// The bits that are set, from the lowest of the first word on. Value; borrows; one thread only.
+// The bits that are set, from the lowest of the first word on: listed for some words at a time. Value; borrows; one
+// thread only.
 class BitPositions {
  public:
-  explicit BitPositions(std::span<const std::uint64_t> words) : words_(words) {
-    if (!words_.empty()) rest_ = words_.front();
-    Find();
-  }
+  explicit BitPositions(std::span<const std::uint64_t> words) : words_(words) { ListMore(); }
 
   std::size_t next() const { return next_; }
   void Advance() {
-    rest_ &= rest_ - 1;
-    Find();
+    if (++at_ == count_) return ListMore();
+    next_ = first_ + listed_[at_];
   }
 
  private:
-  void Find() {
-    while (rest_ == 0) {
-      if (++word_ >= words_.size()) {
-        next_ = kNoPosition;
-        return;
-      }
-      rest_ = words_[word_];
+  static constexpr std::size_t kListedWords = 32;
+
+  void ListMore() {
+    at_ = count_ = 0;
+    for (; count_ == 0 && word_ < words_.size(); word_ += kListedWords) {
+      first_ = word_ * kWordBits;
+      count_ = ListBits(words_.subspan(word_, std::min(kListedWords, words_.size() - word_)), listed_.data());
     }
-    next_ = word_ * kWordBits + static_cast<std::size_t>(std::countr_zero(rest_));
+    next_ = count_ == 0 ? kNoPosition : first_ + listed_.front();
   }
 
   std::span<const std::uint64_t> words_;
-  std::size_t word_ = 0;
-  std::uint64_t rest_ = 0;
+  std::size_t word_ = 0;   // the first that is not listed yet
+  std::size_t first_ = 0;  // what the listed numbers count from
+  std::size_t at_ = 0;
+  std::size_t count_ = 0;
   std::size_t next_ = kNoPosition;
+  std::array<std::uint32_t, kListedWords * kWordBits + kListSlack> listed_;
 };
 
 // Value; one thread only.

@@ -25,6 +25,13 @@ double DenseShare(std::size_t element_bytes) {
 // Entropy of a bit that is set with this probability.
 double BitEntropy(double p) { return p <= 0.0 || p >= 1.0 ? 0.0 : -p * std::log2(p) - (1.0 - p) * std::log2(1.0 - p); }
 
+// Bits of a byte of the bitmap after Huffman coding, which cannot give less than one to the byte that most are: 0.
+double BitmapByteBits(double density) {
+  const double bits = 8.0 * BitEntropy(density);
+  const double zero = std::pow(1.0 - density, 8.0);
+  return zero > 0.5 ? bits + 1.0 - BitEntropy(zero) : bits;
+}
+
 // Bytes of a gap of this width where changes are as likely everywhere.
 double PlainGapBytes(double density, std::size_t width) {
   const double units = static_cast<double>(kLongGap) * static_cast<double>(std::size_t{1} << GapUnitShift(width));
@@ -73,7 +80,7 @@ DeltaEstimate EstimateDelta(const DeltaCount& count, std::size_t element_bytes, 
   const double step_bytes = changed * kStepBits / 8.0;
   return {.range = kHeadBytes + 2 * kStreamBytes + range * std::max(1.0, zero_bits) / 8.0 + step_bytes,
           .gaps = kHeadBytes + 4 * kStreamBytes + changed * gap_bits / 8.0 + step_bytes,
-          .bitmap = kHeadBytes + 3 * kStreamBytes + elements * std::max(0.125, BitEntropy(density)) / 8.0 + step_bytes,
+          .bitmap = kHeadBytes + 3 * kStreamBytes + elements / 8.0 * BitmapByteBits(density) / 8.0 + step_bytes,
           .dense = kHeadBytes + kStreamBytes + dense * DenseShare(element_bytes)};
 }
 

@@ -113,6 +113,40 @@ void SmallBitsOf(const std::byte* elements, std::size_t count, std::size_t eleme
   }
 }
 
+std::size_t CountBitsOf(const std::uint64_t* words, std::size_t count) {
+  std::size_t bits = 0;
+  for (std::size_t i = 0; i < count; ++i) bits += static_cast<std::size_t>(std::popcount(words[i]));
+  return bits;
+}
+
+// The number of the lowest bit that is set, which is cleared; 64 if there is none, without a branch: GCC would make
+// one.
+HWY_INLINE std::uint32_t TakeLowest(std::uint64_t& word) {
+  const auto lowest = static_cast<std::uint32_t>(std::countr_zero(word));
+  word &= word - 1;
+#if HWY_ARCH_X86 && HWY_COMPILER_GCC_ACTUAL
+  asm("" : "+r"(word));
+#endif
+  return lowest;
+}
+
+// Four at a time, needed or not: whether a word has any, and how many, would be foretold wrongly again and again.
+std::size_t ListBitsOf(const std::uint64_t* words, std::size_t count, std::uint32_t* positions) {
+  std::uint32_t* to = positions;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint64_t word = words[i];
+    const auto bits = static_cast<std::size_t>(std::popcount(word));
+    const auto first = static_cast<std::uint32_t>(i * kBitsOfWord);
+    std::size_t done = 0;
+    do {
+      for (std::size_t j = 0; j < kListSlack; ++j) to[done + j] = first + TakeLowest(word);
+      done += kListSlack;
+    } while (done < bits);
+    to += bits;
+  }
+  return static_cast<std::size_t>(to - positions);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace layercast
 HWY_AFTER_NAMESPACE();
@@ -124,12 +158,22 @@ namespace layercast {
 
 HWY_EXPORT(ChangedBitsOf);
 HWY_EXPORT(SmallBitsOf);
+HWY_EXPORT(CountBitsOf);
+HWY_EXPORT(ListBitsOf);
 
 std::size_t ChangedBits(std::span<const std::byte> base, std::span<const std::byte> next, std::size_t element_bytes,
                         std::span<std::uint64_t> words) {
   const std::size_t count = base.size() / element_bytes;
   LAYERCAST_CHECK(base.size() == next.size() && words.size() == NumWords(count));
   return HWY_DYNAMIC_DISPATCH(ChangedBitsOf)(base.data(), next.data(), count, element_bytes, words.data());
+}
+
+std::size_t CountBits(std::span<const std::uint64_t> words) {
+  return HWY_DYNAMIC_DISPATCH(CountBitsOf)(words.data(), words.size());
+}
+
+std::size_t ListBits(std::span<const std::uint64_t> words, std::uint32_t* positions) {
+  return HWY_DYNAMIC_DISPATCH(ListBitsOf)(words.data(), words.size(), positions);
 }
 
 void SmallBits(std::span<const std::byte> elements, std::size_t element_bytes, std::uint32_t threshold,

@@ -1,17 +1,31 @@
 #include "src/delta/gap_list.h"
 
+#include <utility>
+
 #include "src/delta/change_positions.h"
 
 namespace layercast {
 namespace {
 
-template <class Visit>
-void ForGaps(std::span<const std::uint64_t> words, const Visit& visit) {
+template <std::size_t kWidth>
+GapList GapsOf(std::span<const std::uint64_t> words, std::size_t count) {
+  constexpr std::size_t kShift = GapUnitShift(kWidth);
+  GapList gaps{.width = kWidth, .high = {}, .low = {}};
+  gaps.high.resize(MostGapBytes(words.size() * kWordBits, count, kWidth));
+  if (kWidth == 2) gaps.low.resize(count);
+  std::byte* high = gaps.high.data();
+  std::byte* low = gaps.low.data();
   std::size_t after_last = 0;
   for (BitPositions positions(words); positions.next() != kNoPosition; positions.Advance()) {
-    visit(positions.next() - after_last);
+    const std::size_t gap = positions.next() - after_last;
     after_last = positions.next() + 1;
+    std::size_t units = gap >> kShift;
+    for (; units >= kLongGap; units -= kLongGap) *high++ = std::byte{kLongGap};
+    *high++ = static_cast<std::byte>(units);
+    if (kWidth == 2) *low++ = static_cast<std::byte>(gap);
   }
+  gaps.high.resize(static_cast<std::size_t>(high - gaps.high.data()));
+  return gaps;
 }
 
 std::size_t SumOf(std::span<const std::byte> bytes) {
@@ -28,26 +42,11 @@ std::size_t CountLong(std::span<const std::byte> high) {
 
 }  // namespace
 
-GapSizes SizesOfGaps(std::span<const std::uint64_t> words) {
-  GapSizes sizes;
-  ForGaps(words, [&](std::size_t gap) {
-    sizes.narrow += 1 + gap / kLongGap;
-    sizes.wide += 2 + (gap >> GapUnitShift(2)) / kLongGap;
-  });
-  return sizes;
-}
-
-GapList MakeGaps(std::span<const std::uint64_t> words, std::size_t count, std::size_t width) {
-  GapList gaps{.width = width, .high = {}, .low = {}};
-  gaps.high.reserve(count);
-  if (width == 2) gaps.low.reserve(count);
-  ForGaps(words, [&](std::size_t gap) {
-    std::size_t units = gap >> GapUnitShift(width);
-    for (; units >= kLongGap; units -= kLongGap) gaps.high.push_back(std::byte{kLongGap});
-    gaps.high.push_back(static_cast<std::byte>(units));
-    if (width == 2) gaps.low.push_back(static_cast<std::byte>(gap));
-  });
-  return gaps;
+GapList MakeGaps(std::span<const std::uint64_t> words, std::size_t count) {
+  GapList narrow = GapsOf<1>(words, count);
+  if (narrow.bytes() <= 2 * count) return narrow;  // wide ones take two bytes at least
+  GapList wide = GapsOf<2>(words, count);
+  return wide.bytes() < narrow.bytes() ? std::move(wide) : std::move(narrow);
 }
 
 std::size_t MostGapBytes(std::size_t elements, std::size_t count, std::size_t width) {

@@ -14,6 +14,8 @@ struct GapList {
   std::size_t width = 1;  // bytes of a gap that is not long: 1 or 2
   std::vector<std::byte> high;
   std::vector<std::byte> low;
+
+  std::size_t bytes() const { return high.size() + low.size(); }
 };
 
 // Value; borrows.
@@ -23,16 +25,8 @@ struct GapBytes {
   std::span<const std::byte> low;
 };
 
-// The bytes that the gaps between `changed` set bits take, by width 1 and 2.
-struct GapSizes {
-  std::size_t narrow = 0;
-  std::size_t wide = 0;
-
-  std::size_t best_width() const { return wide < narrow ? 2 : 1; }
-};
-GapSizes SizesOfGaps(std::span<const std::uint64_t> words);
-
-GapList MakeGaps(std::span<const std::uint64_t> words, std::size_t count, std::size_t width);
+// The gaps between the bits that are set, of which there are `count`, in the width that takes fewer bytes.
+GapList MakeGaps(std::span<const std::uint64_t> words, std::size_t count);
 
 // The most bytes of a list of `count` gaps among `elements`.
 std::size_t MostGapBytes(std::size_t elements, std::size_t count, std::size_t width);

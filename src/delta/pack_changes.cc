@@ -18,7 +18,6 @@ namespace {
 // A form that a frame could have. Value.
 struct Candidate {
   DeltaForm form = DeltaForm::kSkip;
-  std::size_t gap_width = 1;
   double plain = 0.0;     // bytes without compression: exactly
   double expected = 0.0;  // with it: an estimate
 };
@@ -53,7 +52,7 @@ class Packer {
   std::vector<std::byte> Smallest() {
     std::vector<std::byte> smallest;
     for (const Candidate& candidate : Promising()) {
-      Keep(candidate.form == DeltaForm::kDense ? Dense() : Pack(candidate), smallest);
+      Keep(candidate.form == DeltaForm::kDense ? Dense() : Pack(candidate.form), smallest);
     }
     if (effort_ == DeltaEffort::kSmallest && !known_.base_bytes.empty()) {
       const auto threshold = BestThreshold(changes_, known_.base_bytes);
@@ -69,7 +68,7 @@ class Packer {
     if (smallest.empty() || frame.size() < smallest.size()) smallest = std::move(frame);
   }
 
-  std::vector<Candidate> All() const {
+  std::vector<Candidate> All() {
     // Gaps take a byte each: where there are so many changes, bits take less, compressed or not.
     constexpr std::size_t kTooManyForGaps = 4;
     const DeltaEstimate estimate = EstimateDelta(count_, changes_.element_bytes, effort_);
@@ -77,22 +76,22 @@ class Packer {
     const auto steps = static_cast<double>(list.codes.size() + list.wide.size());
     std::vector<Candidate> all;
     if (changes_.changed() <= changes_.elements / kTooManyForGaps) {
-      const GapSizes sizes = SizesOfGaps(changes_.words);
-      all.push_back({DeltaForm::kGaps, 1, static_cast<double>(sizes.narrow) + steps, estimate.gaps});
-      all.push_back({DeltaForm::kGaps, 2, static_cast<double>(sizes.wide) + steps, estimate.gaps});
+      gaps_ = MakeGaps(changes_.words, changes_.changed());
+      all.push_back({DeltaForm::kGaps, static_cast<double>(gaps_.bytes()) + steps, estimate.gaps});
     }
-    all.push_back({DeltaForm::kBitmap, 1, static_cast<double>((changes_.elements + 7) / 8) + steps, estimate.bitmap});
+    const std::size_t bitmap = (changes_.elements + 7) / 8;
+    all.push_back({DeltaForm::kBitmap, static_cast<double>(bitmap) + steps, estimate.bitmap});
     all.push_back(
-        {DeltaForm::kRange, 1, static_cast<double>(count_.end - count_.first + list.wide.size()), estimate.range});
+        {DeltaForm::kRange, static_cast<double>(count_.end - count_.first + list.wide.size()), estimate.range});
     const std::size_t dense = changes_.elements * changes_.element_bytes;
-    if (!known_.next_bytes.empty()) all.push_back({DeltaForm::kDense, 1, static_cast<double>(dense), estimate.dense});
+    if (!known_.next_bytes.empty()) all.push_back({DeltaForm::kDense, static_cast<double>(dense), estimate.dense});
     return all;
   }
 
   // Those that may turn out to be the smallest: without compression it is known which. The estimate does not know of
   // changes that are clustered, but compression never adds.
-  std::vector<Candidate> Promising() const {
-    constexpr double kEstimateIsOff = 1.3;
+  std::vector<Candidate> Promising() {
+    constexpr double kEstimateIsOff = 1.1;
     const auto size_of = [&](const Candidate& candidate) {
       return compresses() ? std::min(candidate.plain, candidate.expected) : candidate.plain;
     };
@@ -126,10 +125,10 @@ class Packer {
     PutSteps(steps, body);
   }
 
-  std::vector<std::byte> Pack(const Candidate& candidate) {
-    DeltaHeader header = HeaderOf(candidate.form);
+  std::vector<std::byte> Pack(DeltaForm form) {
+    DeltaHeader header = HeaderOf(form);
     ByteWriter body;
-    switch (candidate.form) {
+    switch (form) {
       case DeltaForm::kRange:
         header.parameter = count_.first;
         header.changed = count_.end - count_.first;
@@ -139,7 +138,7 @@ class Packer {
         streams_.Write(std::as_bytes(std::span(changes_.words)).first((changes_.elements + 7) / 8), body);
         PutSteps(changes_.steps, body);
         break;
-      default: PutList(MakeGaps(changes_.words, changes_.changed(), candidate.gap_width), changes_.steps, body);
+      default: PutList(gaps_, changes_.steps, body);
     }
     return JoinFrame(header, body.bytes());
   }
@@ -149,13 +148,9 @@ class Packer {
     DeltaHeader header = HeaderOf(DeltaForm::kTwoLists);
     header.parameter = threshold;
     ByteWriter body;
-    PutShortest(lists.small_words, lists.small_steps, body);
-    PutShortest(lists.other_words, lists.other_steps, body);
+    PutList(MakeGaps(lists.small_words, lists.small_steps.codes.size()), lists.small_steps, body);
+    PutList(MakeGaps(lists.other_words, lists.other_steps.codes.size()), lists.other_steps, body);
     return JoinFrame(header, body.bytes());
-  }
-
-  void PutShortest(std::span<const std::uint64_t> words, const StepList& steps, ByteWriter& body) {
-    PutList(MakeGaps(words, steps.codes.size(), SizesOfGaps(words).best_width()), steps, body);
   }
 
   std::vector<std::byte> Dense() const {
@@ -167,6 +162,7 @@ class Packer {
   DeltaEffort effort_;
   DeltaCount count_;
   StreamWriter streams_;
+  GapList gaps_;  // unless there are too many
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -86,12 +85,6 @@ std::size_t BestCut(const Histogram& elements, const Histogram& changed) {
   return best;
 }
 
-// The element of this word that has the given rank among the bits set.
-std::size_t SelectBit(std::uint64_t word, std::size_t rank) {
-  for (; rank > 0; --rank) word &= word - 1;
-  return static_cast<std::size_t>(std::countr_zero(word));
-}
-
 std::vector<std::uint64_t> SmallOfBase(std::span<const std::byte> base, std::size_t element_bytes,
                                        std::uint32_t threshold) {
   std::vector<std::uint64_t> small(NumWords(base.size() / element_bytes));
@@ -103,26 +96,31 @@ std::vector<std::uint64_t> SmallOfBase(std::span<const std::byte> base, std::siz
   throw Error(ErrorCode::kCorrupt, "delta of form two lists: " + what);
 }
 
-// Sets the bits of the small elements that changed.
+void SetBitAt(std::span<std::uint64_t> words, std::size_t number) {
+  words[number / kWordBits] |= std::uint64_t{1} << number % kWordBits;
+}
+
+bool BitAt(std::span<const std::uint64_t> words, std::size_t number) {
+  return (words[number / kWordBits] >> number % kWordBits & 1) != 0;
+}
+
+// Sets the bits of the small elements that changed, which are listed by rank.
 template <class Positions>
 void MarkSmall(Positions ranks, std::span<const std::uint64_t> small, std::span<std::uint64_t> words) {
-  std::size_t before = 0;  // small elements in earlier words
-  for (std::size_t i = 0; i < small.size() && ranks.next() != kNoPosition; ++i) {
-    const auto count = static_cast<std::size_t>(std::popcount(small[i]));
-    for (; ranks.next() < before + count; ranks.Advance()) {
-      words[i] |= std::uint64_t{1} << SelectBit(small[i], ranks.next() - before);
-    }
-    before += count;
+  std::size_t rank = 0;
+  for (BitPositions element(small); element.next() != kNoPosition && ranks.next() != kNoPosition; element.Advance()) {
+    if (rank++ != ranks.next()) continue;
+    SetBitAt(words, element.next());
+    ranks.Advance();
   }
-  if (ranks.next() != kNoPosition) RefuseLists("expected ranks below " + std::to_string(before) + " small elements");
+  if (ranks.next() != kNoPosition) RefuseLists("expected ranks below " + std::to_string(rank) + " small elements");
 }
 
 template <class Positions>
 void MarkOthers(Positions positions, std::span<const std::uint64_t> small, std::span<std::uint64_t> words) {
   for (; positions.next() != kNoPosition; positions.Advance()) {
-    const std::uint64_t bit = std::uint64_t{1} << positions.next() % kWordBits;
-    if ((small[positions.next() / kWordBits] & bit) != 0) RefuseLists("a small element is listed among the others");
-    words[positions.next() / kWordBits] |= bit;
+    if (BitAt(small, positions.next())) RefuseLists("a small element is listed among the others");
+    SetBitAt(words, positions.next());
   }
 }
 
@@ -130,7 +128,7 @@ void MarkOthers(Positions positions, std::span<const std::uint64_t> small, std::
 template <class Visit>
 void ForListOfEach(std::span<const std::uint64_t> words, std::span<const std::uint64_t> small, const Visit& visit) {
   for (BitPositions positions(words); positions.next() != kNoPosition; positions.Advance()) {
-    visit((small[positions.next() / kWordBits] >> positions.next() % kWordBits & 1) != 0);
+    visit(BitAt(small, positions.next()));
   }
 }
 
@@ -170,16 +168,13 @@ TwoLists SplitChanges(const ChangeList& changes, std::span<const std::byte> base
   TwoLists lists;
   lists.small_words.resize(NumWords(CountBits(small)));
   lists.other_words.resize(small.size());
-  std::size_t before = 0;
+  for (std::size_t i = 0; i < small.size(); ++i) lists.other_words[i] = changes.words[i] & ~small[i];
+  std::size_t rank = 0;
   std::size_t num_small = 0;
-  for (std::size_t i = 0; i < small.size(); ++i) {
-    lists.other_words[i] = changes.words[i] & ~small[i];
-    for (std::uint64_t rest = changes.words[i] & small[i]; rest != 0; rest &= rest - 1, ++num_small) {
-      const std::uint64_t below = (rest & (~rest + 1)) - 1;
-      const std::size_t rank = before + static_cast<std::size_t>(std::popcount(small[i] & below));
-      lists.small_words[rank / kWordBits] |= std::uint64_t{1} << rank % kWordBits;
-    }
-    before += static_cast<std::size_t>(std::popcount(small[i]));
+  for (BitPositions element(small); element.next() != kNoPosition; element.Advance(), ++rank) {
+    if (!BitAt(changes.words, element.next())) continue;
+    SetBitAt(lists.small_words, rank);
+    ++num_small;
   }
   ForElement(changes.element_bytes,
              [&](auto element) { SplitSteps<typename decltype(element)::type>(changes, small, num_small, lists); });
