@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "bench/choose_target.h"
 #include "bench/layers.h"
 #include "bench/samples.h"
 #include "bench/streaming_limit.h"

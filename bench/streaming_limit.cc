@@ -1,11 +1,17 @@
 #include "bench/streaming_limit.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/streaming_limit.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "hwy/targets.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace layercast::bench::HWY_NAMESPACE {
@@ -71,6 +77,22 @@ HWY_EXPORT(StreamThrough);
 std::uint8_t StreamThrough(ReadPattern pattern, Writes writes, const std::byte* source, std::size_t bytes,
                            std::uint8_t* destination) {
   return HWY_DYNAMIC_DISPATCH(StreamThrough)(pattern, writes, source, bytes, destination);
+}
+
+void ChooseTarget(int& argc, char** argv) {
+  constexpr std::string_view kOption = "--target=";
+  char** const end = std::remove_if(argv + 1, argv + argc, [&](const char* argument) {
+    if (!std::string_view(argument).starts_with(kOption)) return false;
+    for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+      if (argument + kOption.size() == std::string_view(hwy::TargetName(target))) {
+        hwy::SetSupportedTargetsForTest(target);
+        return true;
+      }
+    }
+    std::cerr << "this machine and this build have no " << argument + kOption.size() << '\n';
+    std::exit(2);
+  });
+  argc = static_cast<int>(end - argv);
 }
 
 }  // namespace layercast::bench

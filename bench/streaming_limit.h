@@ -29,4 +29,7 @@ constexpr std::int64_t Written(Writes writes, std::int64_t bytes) {
 std::uint8_t StreamThrough(ReadPattern pattern, Writes writes, const std::byte* source, std::size_t bytes,
                            std::uint8_t* destination);
 
+// Chooses the instruction set of `--target=NAME`, for kernels and limits, and removes that from the arguments.
+void ChooseTarget(int& argc, char** argv);
+
 }  // namespace layercast::bench

@@ -19,7 +19,7 @@ namespace layercast {
 enum class DeltaEffort : std::uint8_t {
   kFast,      // bytes as they are
   kSmall,     // Huffman-coded
-  kSmallest,  // also in two lists, by the magnitude of the base: a sixth less, and half as fast to read
+  kSmallest,  // also in two lists, by the magnitude of the base: a sixth less, and slower to make and to read
 };
 
 // Bytes of a tensor, and their digest if it is known (so that it need not be computed). Value; borrows.
@@ -29,7 +29,8 @@ struct KnownBytes {
 };
 
 // The frame that leads from `base` to `next`, as small as its forms allow. Elements have 1, 2 or 4 bytes. Throws
-// kInvalidArgument if the two are not of as many whole elements. At most one frame's worth of memory beside the result.
+// kInvalidArgument if the two are not of as many whole elements. Takes memory for a bit per element and for the
+// changes.
 std::vector<std::byte> EncodeDelta(const KnownBytes& base, const KnownBytes& next, std::size_t element_bytes,
                                    DeltaEffort effort);
 // The frame that leads to `next` from anything: for whoever has no base that is known.

@@ -10,23 +10,17 @@
 #include "hwy/foreach_target.h"  // includes this file once per target
 // After foreach_target.h:
 #include "hwy/highway.h"
+#include "src/tensor/kernels/load-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace layercast {
 namespace HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
 constexpr std::size_t kBitsOfWord = 64;
 
 template <class T>
 using ElementTag = hn::CappedTag<T, kBitsOfWord>;
-
-template <class T>
-HWY_INLINE hn::Vec<ElementTag<T>> LoadAt(const std::byte* bytes) {
-  return hn::LoadU(ElementTag<T>(), reinterpret_cast<const T*>(bytes));
-}
 
 // The bits of 64 elements, of which mask_at(i) is the mask of a vector's from number i on.
 template <class T, class MaskAt>
@@ -54,7 +48,7 @@ std::size_t ChangedOf(const std::byte* base, const std::byte* next, std::size_t 
   std::size_t changed = 0;
   for (; count >= kBitsOfWord; count -= kBitsOfWord, base += kStep, next += kStep) {
     const std::uint64_t word = WordOf<T>([&](std::size_t i) HWY_ATTR {
-      return hn::Ne(LoadAt<T>(base + i * sizeof(T)), LoadAt<T>(next + i * sizeof(T)));
+      return hn::Ne(LoadAny(ElementTag<T>(), base + i * sizeof(T)), LoadAny(ElementTag<T>(), next + i * sizeof(T)));
     });
     changed += static_cast<std::size_t>(std::popcount(word));
     *words++ = word;
@@ -79,7 +73,7 @@ void SmallOf(const std::byte* elements, std::size_t count, T threshold, std::uin
   const auto limit = hn::Set(ds, static_cast<std::make_signed_t<T>>(threshold));
   for (; count >= kBitsOfWord; count -= kBitsOfWord, elements += kStep) {
     *words++ = WordOf<T>([&](std::size_t i) HWY_ATTR {
-      const auto bits = hn::And(LoadAt<T>(elements + i * sizeof(T)), magnitude);
+      const auto bits = hn::And(LoadAny(ElementTag<T>(), elements + i * sizeof(T)), magnitude);
       return hn::RebindMask(d, hn::Lt(hn::BitCast(ds, bits), limit));
     });
   }

@@ -27,7 +27,6 @@
 #include <utility>
 #include <vector>
 
-#include "bench/choose_target.h"
 #include "bench/samples.h"
 #include "bench/streaming_limit.h"
 #include "src/base/digest/digest.h"

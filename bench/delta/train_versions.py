@@ -1,6 +1,6 @@
 """Trains a small transformer, and keeps versions of its weights as an engine would be sent them: what delta_bench reads.
 
-    .venv/bin/python bench/train_versions.py build/versions
+    .venv/bin/python bench/delta/train_versions.py build/versions
     build/release/bench/delta_bench --versions=build/versions
 
 4 layers, hidden 256, MLP 768, vocabulary 2048, on words of Python's own sources: 200 steps of AdamW from 1e-3, and from
