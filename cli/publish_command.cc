@@ -107,6 +107,11 @@ class Publish final : public Subcommand {
     app.add_option("--run", run_,
                    "The run of the trainer that has a --part; by default that of torchrun or Slurm, if it has a name")
         ->check(TakenBy([](const std::string& name) { CheckName("run", name); }, "NAME"));
+    app.add_option("--connection-budget", options_.connection_budget,
+                   "The most bytes of all connections' messages that wait to be handled or are unfinished; beyond that "
+                   "the connections of whoever has most of them are cut")
+        ->check(WholeNumber(1))
+        ->capture_default_str();
     app.add_option("--bind", options_.endpoint, "Where engines find it; port 0 picks one")
         ->check(Endpoint())
         ->capture_default_str();

@@ -118,6 +118,11 @@ class Serve final : public Subcommand {
     app.add_option("--max-model-len", options_.ranks.max_model_len,
                    "Tokens of a sequence, prompt and all; by default as many as the model allows, on cuda at most 4096")
         ->check(WholeNumber(1));
+    app.add_option("--connection-budget", options_.connection_budget,
+                   "The most bytes of all connections' messages that wait to be handled or are unfinished; beyond that "
+                   "the connections of whoever has most of them are cut")
+        ->check(WholeNumber(1))
+        ->capture_default_str();
     app.add_option("--bind", options_.endpoint, "Where it is called; port 0 picks one")
         ->check(Endpoint())
         ->capture_default_str();

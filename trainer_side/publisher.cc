@@ -89,6 +89,7 @@ class Publisher::Impl final : public VersionKeeper {
                   .stream_window_bytes = options.stream_window_bytes,
                   .peer_timeout = options.peer_timeout,
                   .eviction_time = options.eviction_time,
+                  .connection_budget = options.connection_budget,
                   .channels = options.channels,
                   .nccl_fleet = options.nccl_fleet,
                   .keeper = this,

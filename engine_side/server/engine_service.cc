@@ -59,10 +59,12 @@ class EngineService::Impl {
         sleeper_(ranks_, generator_, reloader_),
         worker_([this] { Work(); }) {
     try {
-      rpc_ = std::make_unique<RpcServer>(options.endpoint, Keys::From(options.ranks.keys),
-                                         [this](const std::string& method, const Json& params, const RpcReply& reply) {
-                                           Dispatch(method, params, reply);
-                                         });
+      rpc_ = std::make_unique<RpcServer>(
+          options.endpoint, Keys::From(options.ranks.keys),
+          [this](const std::string& method, Json&& params, const RpcReply& reply) {
+            Dispatch(method, std::move(params), reply);
+          },
+          RpcServerOptions{.connection_budget = options.connection_budget});
       reloader_.SetOwnEndpoint(endpoint());
       if (!options.metrics.bind.empty()) {
         metrics_ = std::make_unique<EngineMetrics>(options.metrics, [this] { return Look(); });
@@ -170,7 +172,7 @@ class EngineService::Impl {
   }
 
   // Runs on the RPC thread. What takes time is handed to the worker or the generator, which answer later.
-  void Dispatch(const std::string& method, const Json& params, const RpcReply& reply) {
+  void Dispatch(const std::string& method, Json&& params, const RpcReply& reply) {
     static const std::map<std::string, void (Impl::*)(const Json&, const RpcReply&)> kQuick = {
         {"status", &Impl::AnswerStatus},
         {"generate", &Impl::Generate},
@@ -206,11 +208,11 @@ class EngineService::Impl {
     // What sleeps can be asked for these, and no other.
     static const std::set<std::string> kAsleepToo = {"reload_weights", "stage_weights", "update_weights", "pause",
                                                      "sleep",          "wake_up",       "unload_adapter"};
-    const auto call = [this, method, member = slow->second, params, reply] {
+    auto call = [this, method, member = slow->second, params = std::move(params), reply] {
       if (!kAsleepToo.contains(method)) sleeper_.ExpectAwake(method);
       (this->*member)(params, reply);
     };
-    Enqueue(call, reply, kLasting.contains(method));
+    Enqueue(std::move(call), reply, kLasting.contains(method));
   }
 
   void Enqueue(std::function<void()> run, const RpcReply& reply, bool lasting) {

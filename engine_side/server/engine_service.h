@@ -2,6 +2,7 @@
 // (docs/cli.md, RPC.md). This is what `layercast serve` runs.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,12 +17,13 @@ namespace layercast {
 struct EngineServiceOptions {
   RankGroupOptions ranks;
   std::string endpoint = "tcp://127.0.0.1:0";
-  std::string pause_mode = "wait";        // for a reload that names none
-  std::string adapter_switch = "finish";  // AdapterSwitchNamed
-  std::optional<DType> adapter_dtype{};   // of the slots; empty: the model's
-  std::vector<Json> first_adapters{};     // likewise, as `load_adapter` params
-  MetricsOptions metrics{};               // for Prometheus
-  Json first_load;                        // where the first weights come from, as `reload_weights` params
+  std::string pause_mode = "wait";               // for a reload that names none
+  std::string adapter_switch = "finish";         // AdapterSwitchNamed
+  std::optional<DType> adapter_dtype{};          // of the slots; empty: the model's
+  std::vector<Json> first_adapters{};            // likewise, as `load_adapter` params
+  MetricsOptions metrics{};                      // for Prometheus
+  std::uint64_t connection_budget = 256U << 20;  // RpcServerOptions
+  Json first_load;                               // where the first weights come from, as `reload_weights` params
 };
 
 // Resource; thread-safe. Threads: "lc-rpc" takes calls, one generates, one reloads, two for each rank (RankHandle).

@@ -79,6 +79,9 @@ struct PublisherOptions {
   // Folders: what lies in them, or is one of them, may be published by whoever reaches the endpoint
   // (RemotePublisher::PublishFolder). Empty: nothing may.
   std::vector<std::string> allow_paths{};
+  // The most bytes of all engines' messages together that may wait to be handled, or be unfinished. Beyond that the
+  // connections of whoever has most of them are cut.
+  std::uint64_t connection_budget = 256U << 20;
   // "HOST:PORT" where Prometheus is answered (docs/operations.md); port 0 picks one; empty: nowhere. Nobody is asked
   // for a key there, so an address beyond loopback is refused unless `metrics_open`, or keys.insecure.
   std::string metrics_bind{};

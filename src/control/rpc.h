@@ -8,6 +8,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "layercast/error.h"
@@ -36,15 +37,25 @@ class RpcReply {
   std::stop_token abandoned_;
 };
 
+// Value.
+struct RpcServerOptions {
+  // What may wait to be handled of the messages of all connections together, in bytes (ConnectionLimits).
+  std::uint64_t connection_budget = std::uint64_t{256} << 20;
+  // How a message that is not small is parsed, on a thread of its own; empty: as every other. A test may hold it.
+  std::function<Json(std::string_view text)> parse{};
+};
+
 // Resource; thread-safe. The thread "lc-rpc" owns the socket and calls the handler, which must not block: it answers
-// what takes time later, through the reply. An Error that the handler throws becomes the answer.
+// what takes time later, through the reply. An Error that the handler throws becomes the answer. Messages that are not
+// small are parsed by "lc-parse" meanwhile.
 class RpcServer {
  public:
-  using Handler = std::function<void(const std::string& method, const Json& params, RpcReply reply)>;
+  // It may take what it keeps of `params`, which may be megabytes.
+  using Handler = std::function<void(const std::string& method, Json&& params, RpcReply reply)>;
 
   // With port 0 the system picks a free port. With keys, only those whose keys are admitted are heard, and each request
   // needs a role (RoleFor). Throws kInvalidArgument or kUnavailable naming the endpoint, and what Keys throws.
-  RpcServer(const std::string& endpoint, const Keys& keys, Handler handler);
+  RpcServer(const std::string& endpoint, const Keys& keys, Handler handler, RpcServerOptions options = {});
   ~RpcServer();  // requests under way are not answered any more
   RpcServer(const RpcServer&) = delete;
   RpcServer& operator=(const RpcServer&) = delete;

@@ -20,6 +20,7 @@
 #include "src/base/log.h"
 #include "src/base/threads/thread_name.h"
 #include "src/control/open_calls.h"
+#include "src/control/request_parser.h"
 #include "src/control/rpc.h"
 #include "src/net/curve/key_check.h"
 #include "src/net/wake_up.h"
@@ -33,6 +34,7 @@
 namespace layercast {
 namespace {
 
+constexpr std::size_t kSmallMessage = 16 << 10;     // bytes; parsed in a fraction of a millisecond
 constexpr int kMostMessages = 1000;                 // that wait for a client to take them
 constexpr std::size_t kLongestMethod = 256;         // bytes; errors about a method have its name
 constexpr std::chrono::seconds kBarredAtLeast{30};  // a client that was cut off
@@ -42,6 +44,8 @@ constexpr int kSilentSeconds = 15;
 constexpr int kSecondsBetweenProbes = 5;
 constexpr int kProbes = 3;
 constexpr int kUntakenMs = 30'000;  // what was sent to it, and not acknowledged by its kernel
+
+Json ParseShallow(std::string_view text) { return ParseShallowJson<Json>(text); }
 
 // Throws unless it is a request. All that an answer repeats of it is short.
 void CheckRequest(const Json& message) {
@@ -102,13 +106,16 @@ struct Answers {
 
 class RpcServer::Impl {
  public:
-  Impl(const std::string& endpoint, const Keys& keys, Handler handler)
+  Impl(const std::string& endpoint, const Keys& keys, Handler handler, RpcServerOptions options)
       : handler_(std::move(handler)),
+        parser_(options.parse ? std::move(options.parse) : RequestParser::Parse(&ParseShallow),
+                [answers = answers_] { answers->wake_up.Ring(); }),
         context_(MakeContext("engine '" + endpoint + "'")),
         socket_(context_, zmq::socket_type::router) {
-    limits_.emplace(context_, socket_,
-                    ConnectionLimits::Options{.most_bytes = kMaxRpcBytes,
-                                              .on_end = [this](const PeerConnection& ended) { calls_.End(ended); }});
+    ConnectionLimits::Options limits =
+        ConnectionLimits::Listening(kMaxRpcBytes, keys.given(), options.connection_budget);
+    limits.on_end = [this](const PeerConnection& ended) { calls_.End(ended); };
+    limits_.emplace(context_, socket_, limits);
     SetKeepAlive();
     socket_.set(zmq::sockopt::linger, 500);
     socket_.set(zmq::sockopt::maxmsgsize, kMaxRpcBytes);
@@ -147,9 +154,10 @@ class RpcServer::Impl {
     while (!stop.stop_requested()) {
       std::array<zmq::pollitem_t, 3> items = {
           {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, answers_->wake_up.fd(), ZMQ_POLLIN, 0}, check_->item()}};
-      PollSockets(items, MessageMeter::kLook);
+      PollSockets(items, limits_->look());
       check_->Work(*limits_);
       SendAnswers();
+      TakeParsed();
       TakeRequests();
       ledger_.Sweep(kBarredAtLeast);
     }
@@ -198,16 +206,40 @@ class RpcServer::Impl {
     const auto take = [this](const zmq::message_t& routing_id, zmq::message_t& body) {
       const std::string from = routing_id.to_string();
       if (ledger_.IsBarred(from)) return;
-      Take({from, limits_->ConnectionOf(body)}, body);
+      const Caller caller{from, limits_->ConnectionOf(body)};
+      Take(caller, std::move(body));
     };
     const std::string why = TakeTurn(socket_, *limits_, kTurn, take);
     if (!why.empty()) log::warn("engine {}: a client loses its connection: {}", endpoint(), why);
   }
 
-  void Take(const Caller& from, zmq::message_t& body) {
+  // What is not small is parsed elsewhere, and what its sender says meanwhile waits behind it, but for pings.
+  void Take(Caller from, zmq::message_t body) {
     calls_.Heard(from);
-    const Json message = ParseShallowJson<Json>(body.to_string_view());
-    if (const Json ping = NumberIn(message, "ping"); !ping.is_null()) return Send(from, Json{{"pong", ping}}.dump());
+    Json message;
+    if (body.size() <= kSmallMessage) {
+      message = ParseShallow(body.to_string_view());
+      if (const Json ping = NumberIn(message, "ping"); !ping.is_null()) return Send(from, Json{{"pong", ping}}.dump());
+      if (!in_parser_.contains(from.connection)) return Handle(from, body, message);
+    }
+    ++in_parser_[from.connection];
+    limits_->Hold(from.connection, body.size());
+    parser_.Put({.from = std::move(from), .body = std::move(body)});
+  }
+
+  void TakeParsed() {
+    for (RequestParser::Request& request : parser_.TakeParsed()) {
+      const PeerConnection& connection = request.from.connection;
+      limits_->Release(connection, request.body.size());
+      if (const auto in_parser = in_parser_.find(connection); --in_parser->second == 0) in_parser_.erase(in_parser);
+      const bool there =
+          limits_->ConnectionOf(request.body) == connection && !ledger_.IsBarred(request.from.routing_id);
+      if (there) Handle(request.from, request.body, request.parsed);
+      parser_.Free(std::move(request));
+    }
+  }
+
+  void Handle(const Caller& from, zmq::message_t& body, Json& message) {
     if (const Json call = NumberIn(message, "cancel"); !call.is_null()) return calls_.GiveUp(from, call);
     const Json id = NumberIn(message, "id");
     const OpenCalls::Call call = calls_.Open(from, id);
@@ -220,7 +252,8 @@ class RpcServer::Impl {
     try {
       CheckRequest(message);
       check_->Expect(body, message["method"].get_ref<const std::string&>());
-      handler_(message["method"].get<std::string>(), message.value("params", Json::object()), reply);
+      Json& params = message.emplace("params", Json::object()).first.value();
+      handler_(message["method"].get<std::string>(), std::move(params), reply);
     } catch (const std::exception& error) {  // fails this call, not the server
       reply.Failure(ErrorOfCall(error));
     }
@@ -229,7 +262,9 @@ class RpcServer::Impl {
   const Handler handler_;
   const std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();  // the other owners are the replies
   OpenCalls calls_;
-  PeerLedger ledger_{kMaxRpcBytes};  // outlives the context
+  RequestParser parser_;
+  std::map<PeerConnection, std::size_t> in_parser_;  // how many messages of each
+  PeerLedger ledger_{kMaxRpcBytes};                  // outlives the context
   zmq::context_t context_;
   std::optional<ConnectionLimits> limits_;  // watches socket_, and must outlive it
   zmq::socket_t socket_;
@@ -238,8 +273,8 @@ class RpcServer::Impl {
   std::jthread thread_;
 };
 
-RpcServer::RpcServer(const std::string& endpoint, const Keys& keys, Handler handler)
-    : impl_(std::make_unique<Impl>(endpoint, keys, std::move(handler))) {}
+RpcServer::RpcServer(const std::string& endpoint, const Keys& keys, Handler handler, RpcServerOptions options)
+    : impl_(std::make_unique<Impl>(endpoint, keys, std::move(handler), std::move(options))) {}
 RpcServer::~RpcServer() = default;
 std::string RpcServer::endpoint() const { return impl_->endpoint(); }
 std::map<ErrorCode, std::uint64_t> RpcServer::refusals() const { return impl_->refusals(); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 namespace layercast {
@@ -20,20 +21,46 @@ ConnectionLimits::Options WithinDescriptors(ConnectionLimits::Options options) {
 
 constexpr int kFailedHandshakes =
     ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+constexpr int kEvents = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED |
+                        ZMQ_EVENT_HANDSHAKE_SUCCEEDED | kFailedHandshakes;
+
+// ZeroMQ does not tell of which connection a handshake has succeeded, but bytes do. With keys the server's last word,
+// READY, follows 64 bytes of greeting and 170 of WELCOME, once the key was checked. Without, it is the client's that
+// counts: its greeting, and a READY that has at least the type of its socket.
+bool IsFinished(const PeerTraffic& traffic, bool keyed) {
+  constexpr std::uint64_t kBeforeReady = 64 + 170;
+  constexpr std::uint64_t kSomeOfReady = 16;
+  constexpr std::uint64_t kShortestHandshake = 64 + 27;
+  return keyed ? traffic.acknowledged >= kBeforeReady + kSomeOfReady : traffic.received >= kShortestHandshake;
+}
 
 }  // namespace
 
-ConnectionLimits::ConnectionLimits(zmq::context_t& context, zmq::socket_t& socket, const Options& options)
-    : events_(context, socket, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED | kFailedHandshakes),
-      options_(WithinDescriptors(options)) {}
+ConnectionLimits::Options ConnectionLimits::Listening(std::uint64_t most_bytes, bool keyed, std::uint64_t budget) {
+  return {.most_bytes = most_bytes, .budget = budget, .handshakes = HandshakeBounds{.keyed = keyed}};
+}
 
-void ConnectionLimits::Heard(zmq::message_t& frame) {
+ConnectionLimits::ConnectionLimits(zmq::context_t& context, zmq::socket_t& socket, const Options& options)
+    : events_(context, socket, kEvents), options_(WithinDescriptors(options)) {
+  // ZeroMQ itself ends what takes longer, whatever it is.
+  if (options_.handshakes) {
+    socket.set(zmq::sockopt::handshake_ivl, static_cast<int>(options_.handshakes->time.count()));
+  }
+}
+
+void ConnectionLimits::Heard(zmq::message_t& frame, std::size_t bytes) {
   ++heard_;
   TakeEvents();
   const auto known = connections_.find(zmq_msg_get(frame.handle(), ZMQ_SRCFD));
   if (known == connections_.end()) return;
-  known->second.meter.EndMessage();
+  known->second.meter.EndMessage(bytes);
+  known->second.finished = true;
   if (const char* const user = zmq_msg_gets(frame.handle(), "User-Id"); user != nullptr) known->second.user = user;
+}
+
+void ConnectionLimits::Release(const PeerConnection& from, std::size_t bytes) {
+  const auto held = held_.find(from);
+  if ((held->second -= bytes) == 0) held_.erase(held);
 }
 
 PeerConnection ConnectionLimits::ConnectionOf(zmq::message_t& frame) const {
@@ -44,7 +71,7 @@ PeerConnection ConnectionLimits::ConnectionOf(zmq::message_t& frame) const {
 bool ConnectionLimits::Moved() {
   TakeEvents();
   std::uint64_t received = 0;
-  for (const auto& [fd, connection] : connections_) received += connection.meter.connection().BytesReceived();
+  for (const auto& [fd, connection] : connections_) received += connection.meter.connection().Traffic().received;
   return std::exchange(received_, received) < received;
 }
 
@@ -77,17 +104,60 @@ std::string ConnectionLimits::Enforce(bool all_taken) {
   // connection that had a message waiting has had one taken.
   if (all_taken || heard_ >= connections_.size()) {
     heard_ = 0;
-    for (auto at = connections_.begin(); at != connections_.end();) {
-      MessageMeter& meter = at->second.meter;
-      const bool endless = meter.IsEndless();
-      if (endless) {
-        meter.connection().Cut();
-        complaint_ = MessageMeter::Complaint(options_.most_bytes, options_.patience);
-      }
-      at = endless ? Forget(at) : std::next(at);
-    }
+    CutEndless();
   }
-  return std::exchange(complaint_, {});
+  if (const auto now = Deadline::Clock::now(); options_.handshakes && now - looked_ >= look()) {
+    looked_ = now;
+    for (auto& [fd, connection] : connections_) connection.meter.Look();
+    CheckHandshakes();
+    CheckBudget();
+  }
+  return TakeComplaint();
+}
+
+void ConnectionLimits::CutEndless() {
+  for (auto at = connections_.begin(); at != connections_.end();) {
+    const bool endless = at->second.meter.IsEndless();
+    at = endless ? Cut(at, MessageMeter::Complaint(options_.most_bytes, options_.patience)) : std::next(at);
+  }
+}
+
+// Over AF_UNIX nothing is known but the time, which ZeroMQ keeps.
+void ConnectionLimits::CheckHandshakes() {
+  const HandshakeBounds& bounds = *options_.handshakes;
+  const auto now = Deadline::Clock::now();
+  std::vector<Handshake> under_way;
+  for (auto& [fd, one] : connections_) {
+    one.finished = one.finished || one.address.empty() || IsFinished(one.meter.traffic(), bounds.keyed);
+    if (one.finished) continue;
+    under_way.push_back({.number = one.number,
+                         .address = one.address,
+                         .received = one.meter.traffic().received,
+                         .age = std::chrono::floor<std::chrono::milliseconds>(now - one.since)});
+  }
+  CutNumbered(HandshakesToCut(std::move(under_way), bounds),
+              "expected at most " + std::to_string(bounds.most) + " unfinished handshakes, " +
+                  std::to_string(bounds.of_address) + " of them from one address, each of at most " +
+                  std::to_string(bounds.bytes) + " bytes, got more");
+}
+
+void ConnectionLimits::CheckBudget() {
+  unhandled_ = 0;
+  for (const auto& [connection, bytes] : held_) unhandled_ += bytes;
+  std::vector<Holder> holders;
+  for (const auto& [fd, one] : connections_) {
+    unhandled_ += one.meter.unhandled();
+    const auto held = held_.find(one.meter.connection());
+    const std::uint64_t bytes = one.meter.unhandled() + (held == held_.end() ? 0 : held->second);
+    const std::string& who = one.user.empty() ? one.address : one.user;
+    if (bytes > 0) holders.push_back({.number = one.number, .who = who, .bytes = bytes, .begun = one.meter.begun()});
+  }
+  tight_ = unhandled_ > options_.budget / 4;
+  if (unhandled_ <= options_.budget) return;
+  CutNumbered(HoldersToCut(std::move(holders), options_.budget),
+              "expected at most " + std::to_string(options_.budget) +
+                  " bytes of all connections' messages to wait or to be unfinished, got more, and it is of whoever has "
+                  "most of them");
 }
 
 // ZeroMQ tells of a connection before the first message from it, and of its end before the descriptor is closed. So a
@@ -99,13 +169,22 @@ void ConnectionLimits::TakeEvents() {
       failed_ = FailedHandshake{event->number, event->value};
       continue;
     }
-    if (const auto known = connections_.find(event->value); known != connections_.end()) Forget(known);
-    if (event->number == ZMQ_EVENT_DISCONNECTED) {
-      ++ended_;
+    if (event->number == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {  // likewise
+      handshaken_ = true;
       continue;
     }
+    if (const auto known = connections_.find(event->value); known != connections_.end()) Forget(known);
+    if (event->number == ZMQ_EVENT_DISCONNECTED) {
+      if (std::exchange(handshaken_, false)) ++ended_;
+      continue;
+    }
+    handshaken_ = false;
     const MessageMeter meter(event->value, options_.most_bytes, options_.patience);
-    connections_.emplace(event->value, Connection{meter, ++last_number_});
+    connections_.emplace(event->value, Connection{.meter = meter,
+                                                  .number = ++last_number_,
+                                                  .address = meter.connection().Address(),
+                                                  .since = Deadline::Clock::now(),
+                                                  .finished = false});
   }
 }
 
@@ -114,20 +193,44 @@ ConnectionLimits::Connections::iterator ConnectionLimits::Forget(Connections::it
   return connections_.erase(connection);
 }
 
-// Ends the oldest connections over which no message has come, or else the newest of all. So whoever opens many and says
-// nothing keeps nobody out for long.
+ConnectionLimits::Connections::iterator ConnectionLimits::Cut(Connections::iterator connection,
+                                                              const std::string& why) {
+  const PeerConnection& peer = connection->second.meter.connection();
+  if (complaint_.empty()) {
+    complaint_ = (options_.handshakes ? peer.PeerName() + ": " : "") + why;
+  } else {
+    ++more_;
+  }
+  peer.Cut();
+  return Forget(connection);
+}
+
+void ConnectionLimits::CutNumbered(const std::vector<std::uint64_t>& numbers, const std::string& why) {
+  for (const std::uint64_t number : numbers) {
+    Cut(std::ranges::find_if(connections_, [&](const auto& one) { return one.second.number == number; }), why);
+  }
+}
+
+std::string ConnectionLimits::TakeComplaint() {
+  const auto now = Deadline::Clock::now();
+  if (complaint_.empty() || now - told_ < kTell) return {};
+  told_ = now;
+  const std::size_t more = std::exchange(more_, 0);
+  return std::exchange(complaint_, {}) + (more == 0 ? "" : " (and " + std::to_string(more) + " more were cut)");
+}
+
+// Ends the oldest connections whose handshake is not finished, then those over which no message has come, or else the
+// newest of all. So whoever opens many and says nothing keeps nobody out for long.
 void ConnectionLimits::MakeRoom() {
-  const auto by_worth = [](const auto& a, const auto& b) {
-    const bool a_heard = a.second.meter.heard();
-    if (a_heard != b.second.meter.heard()) return !a_heard;
-    return a_heard ? a.second.number > b.second.number : a.second.number < b.second.number;
+  const auto worth = [](const auto& one) {
+    const bool heard = one.second.meter.heard();
+    const auto age = static_cast<std::int64_t>(one.second.number);
+    return std::tuple(heard, one.second.finished, heard ? -age : age);
   };
   while (connections_.size() > options_.most_connections) {
-    const auto least = std::min_element(connections_.begin(), connections_.end(), by_worth);
-    least->second.meter.connection().Cut();
-    Forget(least);
+    Cut(std::ranges::min_element(connections_, {}, worth),
+        "expected at most " + std::to_string(options_.most_connections) + " connections, got more");
   }
-  complaint_ = "expected at most " + std::to_string(options_.most_connections) + " connections, got more";
 }
 
 }  // namespace layercast

@@ -5,8 +5,12 @@
 namespace layercast {
 namespace {
 
-// An allowance for ZMTP's own bytes (greeting, handshake and framing) and for what its decoder has read ahead.
+// An allowance for ZMTP's own bytes (framing) and for what its decoder has read ahead.
 constexpr std::uint64_t kSlack = 64U << 10;
+
+// The most that ZMTP and CURVE add to a message of one frame, as all messages of this project are. Of frames beyond the
+// first it does not count as handled: else many small ones would hide what follows them.
+constexpr std::uint64_t kFraming = 9 + 33;
 
 // If this end itself has looked away for so long, its peer has not paused.
 constexpr std::chrono::seconds kAway{1};
@@ -17,31 +21,48 @@ MessageMeter::MessageMeter(int fd, std::uint64_t most_bytes, std::chrono::millis
     : connection_(fd),
       most_bytes_(most_bytes + kSlack),
       patience_(patience),
-      last_look_(Deadline::Clock::now() - kLook),
-      last_grown_(Deadline::Clock::now()) {}
+      judged_(Deadline::Clock::now() - kLook),
+      grown_(Deadline::Clock::now()),
+      begun_(grown_) {}
+
+void MessageMeter::EndMessage(std::size_t bytes) {
+  ended_ = heard_ = true;
+  handled_ += bytes + kFraming;
+}
 
 std::string MessageMeter::Complaint(std::uint64_t most_bytes, std::chrono::milliseconds patience) {
-  return "a message has not ended within " + std::to_string(most_bytes) + " bytes, or has paused for " +
-         std::to_string(patience.count()) + " ms";
+  const std::string wait = std::to_string(patience.count()) + " ms";
+  return "a message has not ended within " + std::to_string(most_bytes) + " bytes, or has paused for " + wait +
+         ", or drips: it is not there after " + wait + " and a second for each " + std::to_string(kSlowest) + " bytes";
+}
+
+void MessageMeter::Look() {
+  traffic_ = connection_.Traffic();
+  if (heard_) handled_ = std::min(handled_, traffic_.perhaps_read);
 }
 
 bool MessageMeter::IsEndless() {
   const Time now = Deadline::Clock::now();
-  if (now - last_look_ < kLook) return false;
-  const std::uint64_t read = connection_.BytesRead();
-  // Counts only what had been read by the last look: what was read since may have completed a message that was not yet
-  // there to be taken.
-  const bool endless = !ended_ && (read_ > begun_ + most_bytes_ || HasPaused(now, read));
-  last_look_ = now;
-  read_ = read;
-  if (std::exchange(ended_, false)) begun_ = read_;
+  if (now - judged_ < kLook) return false;
+  Look();
+  const auto away = now - judged_;
+  if (traffic_.read != read_ || away > kAway) grown_ = now;
+  if (ended_ || unhandled() <= kSmall) begun_ = now;
+  if (away > kAway) begun_ = std::min(now, begun_ + away);
+  // Counts only what had been read by the last judgement: what was read since may have completed a message that was not
+  // yet there to be taken.
+  const bool too_long = read_ > handled_ && read_ - handled_ > most_bytes_;
+  const bool endless = !ended_ && (too_long || HasPaused(now));
+  judged_ = now;
+  read_ = traffic_.read;
+  ended_ = false;
   return endless;
 }
 
-// Small beginnings of messages cost little, and may be the handshake's.
-bool MessageMeter::HasPaused(Time now, std::uint64_t read) {
-  if (read != read_ || now - last_look_ > kAway) last_grown_ = now;
-  return read > begun_ + kSlack && now - last_grown_ >= patience_;
+// For too long, or time and again.
+bool MessageMeter::HasPaused(Time now) const {
+  if (unhandled() <= kSmall) return false;
+  return now - grown_ >= patience_ || now - begun_ >= patience_ + std::chrono::seconds(unhandled() / kSlowest);
 }
 
 }  // namespace layercast

@@ -1,5 +1,6 @@
 #include "src/net/zmq/peer_connection.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/tcp.h>  // glibc's tcp_info lacks tcpi_bytes_received
 #include <netdb.h>
@@ -8,6 +9,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "src/base/unique_fd.h"
 
@@ -36,18 +38,43 @@ std::string PeerConnection::PeerName() const {
   return failed == 0 ? std::string(host) + ":" + port : "no connection";
 }
 
-std::uint64_t PeerConnection::BytesReceived() const {
-  tcp_info told{};
-  socklen_t length = sizeof(told);
-  if (!IsOpen() || ::getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &told, &length) != 0) return 0;
-  return told.tcpi_bytes_received;
+std::string PeerConnection::Address() const {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (!IsOpen() || ::getpeername(fd_, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "";
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address.ss_family == AF_INET) {
+    ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in&>(address).sin_addr, text, sizeof(text));
+  }
+  if (address.ss_family == AF_INET6) {
+    in6_addr& host = reinterpret_cast<sockaddr_in6&>(address).sin6_addr;
+    if (IN6_IS_ADDR_V4MAPPED(&host)) {
+      ::inet_ntop(AF_INET, &host.s6_addr[12], text, sizeof(text));
+    } else {
+      std::fill(std::begin(host.s6_addr) + 8, std::end(host.s6_addr), std::uint8_t{0});
+      ::inet_ntop(AF_INET6, &host, text, sizeof(text));
+    }
+  }
+  return text;
 }
 
-std::uint64_t PeerConnection::BytesRead() const {
-  const std::uint64_t received = BytesReceived();  // asked first, so that bytes that come meanwhile count as unread
+PeerTraffic PeerConnection::Traffic() const {
+  tcp_info before{};
+  tcp_info after{};
+  socklen_t length = sizeof(before);
   int unread = 0;
-  if (!IsOpen() || ::ioctl(fd_, FIONREAD, &unread) != 0) return 0;
-  return received - std::min(received, static_cast<std::uint64_t>(unread));
+  // Bytes may come between two questions.
+  const bool known = IsOpen() && ::getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &before, &length) == 0 &&
+                     ::ioctl(fd_, FIONREAD, &unread) == 0 &&
+                     ::getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &after, &length) == 0 && IsOpen();
+  if (!known) return {};
+  const auto less_unread = [&](std::uint64_t bytes) {
+    return bytes - std::min(bytes, static_cast<std::uint64_t>(unread));
+  };
+  return {.received = after.tcpi_bytes_received,
+          .read = less_unread(before.tcpi_bytes_received),
+          .perhaps_read = less_unread(after.tcpi_bytes_received),
+          .acknowledged = after.tcpi_bytes_acked};
 }
 
 std::uint64_t PeerConnection::SocketOf(int fd) {

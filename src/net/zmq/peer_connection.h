@@ -9,6 +9,14 @@
 
 namespace layercast {
 
+// What the kernel has counted of a TCP connection; nothing is known of others, or of one that has ended. Value.
+struct PeerTraffic {
+  std::uint64_t received = 0;
+  std::uint64_t read = 0;          // of these, what ZeroMQ has read: at least so much,
+  std::uint64_t perhaps_read = 0;  // and at most so much
+  std::uint64_t acknowledged = 0;  // bytes that were sent, and that the peer's kernel has
+};
+
 // Value; immutable.
 class PeerConnection {
  public:
@@ -22,11 +30,10 @@ class PeerConnection {
   void Cut() const;
   // The other end, for messages: "10.0.0.7:40312", or "process 4711" of this host; "no connection" if it has ended.
   std::string PeerName() const;
-  // The bytes that have come over the connection so far, by the kernel's count; 0 if that is not known, because the
-  // connection is not TCP or has ended.
-  std::uint64_t BytesReceived() const;
-  // BytesReceived, less what ZeroMQ has not read yet; 0 if that is not known.
-  std::uint64_t BytesRead() const;
+  // Who the other end is, whatever its port: "10.0.0.7", or of IPv6 the network of 64 bits, whose addresses are one
+  // host's to choose from. Empty if the connection is not TCP or has ended.
+  std::string Address() const;
+  PeerTraffic Traffic() const;
 
  private:
   static std::uint64_t SocketOf(int fd);  // 0: it is no socket

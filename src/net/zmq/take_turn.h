@@ -27,7 +27,7 @@ std::size_t TakeMessage(zmq::socket_t& socket, ConnectionLimits& limits, zmq::me
     if (!socket.recv(body)) return bytes;
     bytes += body.size();
   }
-  limits.Heard(body);
+  limits.Heard(body, bytes);
   if (parts == 1) take(routing_id, body);
   return bytes;
 }

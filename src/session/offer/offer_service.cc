@@ -51,7 +51,8 @@ class OfferService::Impl {
         context_(MakeContext(options.name + " '" + options.endpoint + "'")),
         library_threads_(context_),
         socket_(context_, zmq::socket_type::router) {
-    limits_.emplace(context_, socket_, ConnectionLimits::Options{.most_bytes = wire::kMaxAskBytes});
+    limits_.emplace(context_, socket_,
+                    ConnectionLimits::Listening(wire::kMaxAskBytes, options.keys.given(), options.connection_budget));
     Bind(options);
     OpenChannels(HostOf(listening_->endpoint()), options.nccl_fleet, failpoints);
     if (options.probe) OfferProbe();
@@ -174,7 +175,7 @@ class OfferService::Impl {
     while (!stop.stop_requested()) {
       std::array<zmq::pollitem_t, 3> items = {
           {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, outbox_.wake_up().fd(), ZMQ_POLLIN, 0}, check_->item()}};
-      PollSockets(items, MessageMeter::kLook);
+      PollSockets(items, limits_->look());
       check_->Work(*limits_);
       for (auto& [key, message] : outbox_.TakeAll()) Send(key, std::move(message));
       TakeMessages();

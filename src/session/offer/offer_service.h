@@ -28,11 +28,12 @@ struct OfferServiceOptions {
   std::chrono::milliseconds peer_timeout{5000};      // what receivers use; a lease lasts six times as long
   std::chrono::milliseconds eviction_time{600'000};  // how long the readers of a withdrawn version may still take
   std::size_t max_sessions = 1024;
-  std::vector<std::string> channels{};  // those that are offered; empty: all that work here, but cuda_ipc
-  std::size_t nccl_fleet = 1;           // how many receivers `nccl` serves together
-  VersionKeeper* keeper = nullptr;      // answers those who ask what is kept; outlives the service; null: nobody does
-  TakerTally* takers = nullptr;         // notes who takes what; outlives the service; null: nobody wants to know
-  bool probe = true;                    // offers bytes by which receivers measure the channels before they choose
+  std::uint64_t connection_budget = 256U << 20;  // bytes of receivers' messages that wait (ConnectionLimits)
+  std::vector<std::string> channels{};           // those that are offered; empty: all that work here, but cuda_ipc
+  std::size_t nccl_fleet = 1;                    // how many receivers `nccl` serves together
+  VersionKeeper* keeper = nullptr;  // answers those who ask what is kept; outlives the service; null: nobody does
+  TakerTally* takers = nullptr;     // notes who takes what; outlives the service; null: nobody wants to know
+  bool probe = true;                // offers bytes by which receivers measure the channels before they choose
 };
 
 // Resource; thread-safe. Its threads: "lc-offer", which owns the control socket; one that computes digests; one for

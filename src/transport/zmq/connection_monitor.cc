@@ -33,19 +33,30 @@ const std::string& ConnectionMonitor::Ended() {
       meter_.emplace(event->value, most_bytes_);
       continue;
     }
+    if (event->number == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) {
+      cut_short_ = Meaning(*event, keys_);
+      continue;  // ZMQ_EVENT_DISCONNECTED follows
+    }
     meter_.reset();  // its descriptor may be another connection's by now
-    if (ended_.empty()) ended_ = Meaning(*event, keys_);
+    if (ended_.empty()) ended_ = cut_short_.empty() ? Meaning(*event, keys_) : cut_short_;
   }
   return ended_;
 }
 
+bool ConnectionMonitor::WasCutShort() {
+  if (Ended().empty() || cut_short_.empty()) return false;
+  ended_.clear();
+  cut_short_.clear();
+  return true;
+}
+
 bool ConnectionMonitor::Moved() {
-  const std::uint64_t received = meter_ ? meter_->connection().BytesReceived() : 0;
+  const std::uint64_t received = meter_ ? meter_->connection().Traffic().received : 0;
   return std::exchange(received_, received) < received;
 }
 
-void ConnectionMonitor::EndMessage() {
-  if (meter_) meter_->EndMessage();
+void ConnectionMonitor::EndMessage(std::size_t bytes) {
+  if (meter_) meter_->EndMessage(bytes);
 }
 
 bool ConnectionMonitor::IsEndless() {

@@ -3,6 +3,7 @@
 // ZmqFetchingEnd.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,16 +24,20 @@ class ConnectionMonitor {
   zmq::socket_t& events() { return events_.socket(); }  // to poll
   // What ended the connection; empty as long as it has not ended.
   const std::string& Ended();
+  // Whether it was ended in the middle of its handshake, as a publisher ends some when many begin at one time. If so,
+  // it counts as not ended: to be called before the socket connects anew.
+  bool WasCutShort();
   // Whether bytes have come since the last call, even if only part of a message.
   bool Moved();
-  // To be called when a whole message has come.
-  void EndMessage();
+  // To be called when a whole message of so many bytes has come.
+  void EndMessage(std::size_t bytes);
   // Whether the message that is coming will not end (MessageMeter); if so, this has ended the connection.
   bool IsEndless();
 
  private:
   SocketEvents events_;
   std::string ended_;
+  std::string cut_short_;  // likewise, if that was in the handshake
   const std::uint64_t most_bytes_;
   const Keys keys_;
   std::optional<MessageMeter> meter_;  // once the connection is made

@@ -15,6 +15,10 @@
 namespace layercast::zmq_channel {
 namespace {
 
+// To connect, if a publisher ends a handshake; but one that does not answer at all is not waited for so often.
+constexpr int kMoreTries = 8;
+constexpr std::chrono::seconds kMoreTriesWithin{5};
+
 std::span<const std::byte> BytesOf(const zmq::message_t& message) {
   return {static_cast<const std::byte*>(message.data()), message.size()};
 }
@@ -25,12 +29,14 @@ ZmqFetchingEnd::ZmqFetchingEnd(const std::string& address, const Keys& keys, Dea
     : FetchingBase("zmq: publisher at " + address),
       context_(MakeContext(peer())),
       socket_(MakeDealer(context_)),
-      monitor_(context_, socket_, kMostMessageBytes, keys) {
+      monitor_(context_, socket_, kMostMessageBytes, keys),
+      more_tries_(kMoreTries),
+      more_tries_until_(Deadline::After(kMoreTriesWithin)) {
   ConnectWithKeys(socket_, keys);
   Open([&] { Greet(address, deadline); });
 }
 
-void ZmqFetchingEnd::Greet(const std::string& address, Deadline deadline) {
+void ZmqFetchingEnd::Connect(const std::string& address) {
   try {
     if (!address.starts_with("tcp://")) throw Error(ErrorCode::kUnavailable, "not an address of this channel");
     socket_.set(zmq::sockopt::ipv6, address.starts_with("tcp://["));
@@ -38,6 +44,22 @@ void ZmqFetchingEnd::Greet(const std::string& address, Deadline deadline) {
   } catch (const zmq::error_t& error) {
     throw Error(ErrorCode::kUnavailable, std::string("cannot connect: ") + error.what());
   }
+}
+
+// A publisher where many begin at one moment ends some of their handshakes (HandshakeBounds).
+bool ZmqFetchingEnd::ConnectsAgain(const std::string& address) {
+  if (more_tries_ == 0 || more_tries_until_.Passed() || !monitor_.WasCutShort()) return false;
+  --more_tries_;
+  try {
+    socket_.disconnect(address);  // ZeroMQ connects only once to an endpoint
+  } catch (const zmq::error_t&) {
+  }
+  Connect(address);
+  return true;
+}
+
+void ZmqFetchingEnd::Greet(const std::string& address, Deadline deadline) {
+  Connect(address);
   for (bool sent = false; !welcomed_;) {
     zmq::pollitem_t items[] = {{socket_.handle(), 0, static_cast<short>(sent ? ZMQ_POLLIN : ZMQ_POLLOUT), 0},
                                {monitor_.events().handle(), 0, ZMQ_POLLIN, 0}};
@@ -46,6 +68,7 @@ void ZmqFetchingEnd::Greet(const std::string& address, Deadline deadline) {
     if (items[0].revents != 0 && sent) Receive();
     sent = sent || items[0].revents != 0;
     if (welcomed_) return;
+    if (ConnectsAgain(address)) sent = false;
     ExpectThere();
     ExpectAnEnd();
     if (deadline.Passed()) throw Error(ErrorCode::kDeadlineExceeded, "it did not answer our HELLO in time");
@@ -75,7 +98,7 @@ bool ZmqFetchingEnd::Receive() {
   while (!requests_.has_done() && socket_.recv(message, zmq::recv_flags::dontwait)) {
     MessageHasCome();
     liveness_.Heard();
-    monitor_.EndMessage();
+    monitor_.EndMessage(message.size());
     if (message.more()) throw Error(ErrorCode::kCorrupt, "a message of several frames");
     TakeMessage(BytesOf(message));
   }

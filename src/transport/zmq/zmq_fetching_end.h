@@ -28,6 +28,8 @@ class ZmqFetchingEnd final : public FetchingBase<Chunk> {
   ~ZmqFetchingEnd() override { Close(); }
 
  private:
+  void Connect(const std::string& address);
+  bool ConnectsAgain(const std::string& address);
   void Greet(const std::string& address, Deadline deadline);
   void Send(const std::vector<std::byte>& message) override;
   void ExpectThere() override;
@@ -45,6 +47,8 @@ class ZmqFetchingEnd final : public FetchingBase<Chunk> {
   zmq::socket_t socket_;
   ConnectionMonitor monitor_;
   bool welcomed_ = false;
+  int more_tries_;  // to connect,
+  Deadline more_tries_until_;
   std::optional<PieceHeader> announced_;  // the next message holds this piece's bytes
 };
 

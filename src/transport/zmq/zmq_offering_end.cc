@@ -23,7 +23,7 @@ void Service::Run(const std::stop_token& stop) {
     FeedAll();
     zmq::pollitem_t items[] = {
         {socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, wake_.fd(), ZMQ_POLLIN, 0}, check_.item()};
-    PollSockets(items, MessageMeter::kLook);
+    PollSockets(items, limits_.look());
     wake_.Clear();
     check_.Work(limits_);
     ReceiveAll();
@@ -169,7 +169,7 @@ ZmqOfferingEnd::ZmqOfferingEnd(const std::string& bind_host, const Keys& keys)
 
 zmq::socket_t ZmqOfferingEnd::Bind(const std::string& host, const Keys& keys) {
   zmq::socket_t socket = MakeRouter(context_);
-  limits_.emplace(context_, socket, ConnectionLimits::Options{.most_bytes = kMaxRequestBytes});
+  limits_.emplace(context_, socket, ConnectionLimits::Listening(kMaxRequestBytes, keys.given()));
   check_.emplace(context_, socket, keys, "zmq");
   const bool ipv6 = host.find(':') != std::string::npos;
   const std::string named = ipv6 && host[0] != '[' ? "[" + host + "]" : host;
