@@ -118,7 +118,7 @@ std::string ConnectionLimits::Enforce(bool all_taken) {
 void ConnectionLimits::CutEndless() {
   for (auto at = connections_.begin(); at != connections_.end();) {
     const bool endless = at->second.meter.IsEndless();
-    at = endless ? Cut(at, MessageMeter::Complaint(options_.most_bytes, options_.patience)) : std::next(at);
+    at = endless ? Cut(at, MessageMeter::Complaint(options_.most_bytes, options_.patience, drips())) : std::next(at);
   }
 }
 
@@ -179,7 +179,7 @@ void ConnectionLimits::TakeEvents() {
       continue;
     }
     handshaken_ = false;
-    const MessageMeter meter(event->value, options_.most_bytes, options_.patience);
+    const MessageMeter meter(event->value, options_.most_bytes, options_.patience, drips());
     connections_.emplace(event->value, Connection{.meter = meter,
                                                   .number = ++last_number_,
                                                   .address = meter.connection().Address(),

@@ -102,6 +102,10 @@ class ConnectionLimits {
   };
   using Connections = std::map<int, Connection>;  // by descriptor
 
+  // Who connects has chosen its peer, and knows how slow the link is.
+  MessageMeter::Drips drips() const {
+    return options_.handshakes ? MessageMeter::Drips::kEnd : MessageMeter::Drips::kAllowed;
+  }
   void TakeEvents();
   Connections::iterator Forget(Connections::iterator connection);
   Connections::iterator Cut(Connections::iterator connection, const std::string& why);

@@ -17,10 +17,11 @@ constexpr std::chrono::seconds kAway{1};
 
 }  // namespace
 
-MessageMeter::MessageMeter(int fd, std::uint64_t most_bytes, std::chrono::milliseconds patience)
+MessageMeter::MessageMeter(int fd, std::uint64_t most_bytes, std::chrono::milliseconds patience, Drips drips)
     : connection_(fd),
       most_bytes_(most_bytes + kSlack),
       patience_(patience),
+      drips_(drips),
       judged_(Deadline::Clock::now() - kLook),
       grown_(Deadline::Clock::now()),
       begun_(grown_) {}
@@ -30,10 +31,12 @@ void MessageMeter::EndMessage(std::size_t bytes) {
   handled_ += bytes + kFraming;
 }
 
-std::string MessageMeter::Complaint(std::uint64_t most_bytes, std::chrono::milliseconds patience) {
+std::string MessageMeter::Complaint(std::uint64_t most_bytes, std::chrono::milliseconds patience, Drips drips) {
   const std::string wait = std::to_string(patience.count()) + " ms";
-  return "a message has not ended within " + std::to_string(most_bytes) + " bytes, or has paused for " + wait +
-         ", or drips: it is not there after " + wait + " and a second for each " + std::to_string(kSlowest) + " bytes";
+  std::string text =
+      "a message has not ended within " + std::to_string(most_bytes) + " bytes, or has paused for " + wait;
+  if (drips == Drips::kAllowed) return text;
+  return text + ", or drips: it has taken " + wait + " and a second for each " + std::to_string(kSlowest) + " bytes";
 }
 
 void MessageMeter::Look() {
@@ -62,7 +65,8 @@ bool MessageMeter::IsEndless() {
 // For too long, or time and again.
 bool MessageMeter::HasPaused(Time now) const {
   if (unhandled() <= kSmall) return false;
-  return now - grown_ >= patience_ || now - begun_ >= patience_ + std::chrono::seconds(unhandled() / kSlowest);
+  const bool drips = now - begun_ >= patience_ + std::chrono::seconds(unhandled() / kSlowest);
+  return now - grown_ >= patience_ || (drips && drips_ == Drips::kEnd);
 }
 
 }  // namespace layercast

@@ -23,22 +23,29 @@ class MessageMeter {
 
   static constexpr std::chrono::milliseconds kLook{100};         // IsEndless is to be called at least this often
   static constexpr std::chrono::milliseconds kPatience{30'000};  // as long as sessions outlive a silent peer
-  static constexpr std::uint64_t kSlowest = 256U << 10;          // bytes a second, of a message that takes longer
+  static constexpr std::uint64_t kSlowest = 64U << 10;           // bytes a second, of a message that takes longer
   // A handshake has no more bytes, and they are not told from a message's. A message of no more costs no more than a
   // peer does that says nothing.
   static constexpr std::uint64_t kSmall = 4096;
 
+  enum class Drips : std::uint8_t {
+    kAllowed,  // over a link that is slow: who is connected to is not expected to mean ill
+    kEnd,
+  };
+
   // `fd`: the connection's descriptor. `most_bytes`: the longest message that is allowed, with all its frames. A large
-  // message may pause for `patience`, and take so long, and a second more for every kSlowest bytes.
-  MessageMeter(int fd, std::uint64_t most_bytes, std::chrono::milliseconds patience = kPatience);
+  // message may pause for `patience`. If drips end, it may take so long, and a second more for every kSlowest bytes.
+  MessageMeter(int fd, std::uint64_t most_bytes, std::chrono::milliseconds patience = kPatience,
+               Drips drips = Drips::kAllowed);
   const PeerConnection& connection() const { return connection_; }
 
   // To be called when a whole message has come over the connection: its bytes, of all frames.
   void EndMessage(std::size_t bytes);
   // Whether any has come yet.
   bool heard() const { return heard_; }
-  // "a message has not ended within 1048576 bytes, has paused for 30000 ms, or takes longer than that and ..."
-  static std::string Complaint(std::uint64_t most_bytes, std::chrono::milliseconds patience = kPatience);
+  // "a message has not ended within 1048576 bytes, or has paused for 30000 ms"
+  static std::string Complaint(std::uint64_t most_bytes, std::chrono::milliseconds patience = kPatience,
+                               Drips drips = Drips::kAllowed);
   // Whether the message that is coming is too long, has paused for too long or takes too long. To be called when all
   // messages that are there have been taken; looks only every kLook, and is false in between.
   bool IsEndless();
@@ -57,6 +64,7 @@ class MessageMeter {
   PeerConnection connection_;
   std::uint64_t most_bytes_;
   std::chrono::milliseconds patience_;
+  Drips drips_;
   PeerTraffic traffic_;
   bool ended_ = false;  // whether a message has ended since the last judgement
   bool heard_ = false;
