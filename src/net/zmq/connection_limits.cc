@@ -60,7 +60,8 @@ void ConnectionLimits::Heard(zmq::message_t& frame, std::size_t bytes) {
 
 void ConnectionLimits::Release(const PeerConnection& from, std::size_t bytes) {
   const auto held = held_.find(from);
-  if ((held->second -= bytes) == 0) held_.erase(held);
+  held->second -= bytes;
+  if (held->second == 0) held_.erase(held);
 }
 
 PeerConnection ConnectionLimits::ConnectionOf(zmq::message_t& frame) const {
