@@ -126,6 +126,8 @@ class Serve final : public Subcommand {
     app.add_option("--bind", options_.endpoint, "Where it is called; port 0 picks one")
         ->check(Endpoint())
         ->capture_default_str();
+    DeclareList(app, "--allow-path", options_.allow_paths,
+                "Folders in which reload, verify, export and adapters may name paths; over tcp:// by default none");
     keys_.Declare(app);
     DeclareLogFormat(app);
     DeclareMetrics(app, options_.metrics.bind, options_.metrics.open);

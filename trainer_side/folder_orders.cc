@@ -1,7 +1,5 @@
 #include "trainer_side/folder_orders.h"
 
-#include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "layercast/error.h"
@@ -15,30 +13,15 @@ namespace {
 
 constexpr std::chrono::milliseconds kLook{200};  // how often what is read is looked at
 
-// Without its last "/", behind which there would be an empty component.
-std::filesystem::path Folder(const std::filesystem::path& path) {
-  return path.has_filename() || !path.has_relative_path() ? path : path.parent_path();
-}
-
-bool LiesIn(const std::filesystem::path& path, const std::filesystem::path& folder) {
-  return std::ranges::mismatch(folder, path).in1 == folder.end();
-}
-
 }  // namespace
 
 FolderOrders::FolderOrders(const std::vector<std::string>& allowed, Publish publish, std::function<bool()> free)
-    : publish_(std::move(publish)), free_(std::move(free)) {
-  for (const std::string& path : allowed) {
-    std::error_code why;
-    allowed_.push_back(Folder(std::filesystem::canonical(path, why)));
-    if (why) throw Error(ErrorCode::kInvalidArgument, "allow_paths: " + Quote(path) + ": " + why.message());
-  }
-}
+    : allowed_(allowed, "allow_paths"), publish_(std::move(publish)), free_(std::move(free)) {}
 
 void FolderOrders::Put(Order order) {
   const std::lock_guard lock(mutex_);
   if (allowed_.empty()) {
-    throw Error(ErrorCode::kUnsupported, "this publisher takes no folders: it was started without allow_paths");
+    throw Error(ErrorCode::kPermissionDenied, "this publisher takes no folders: it was started without allow_paths");
   }
   orders_.push_back(std::move(order));
   Start();
@@ -97,7 +80,7 @@ void FolderOrders::Run(const std::stop_token& stop) {
 wire::Message FolderOrders::Answer(const FolderOrder& order) const {
   try {
     FolderOrder folder = order;
-    folder.path = Allowed(order.path);
+    folder.path = allowed_.ToRead(order.path);
     const PublishedFolder published = publish_(folder);
     const Version& version = published.version;
     return wire::PublishedFolder{version.lineage, version.step, version.digest,
@@ -107,18 +90,6 @@ wire::Message FolderOrders::Answer(const FolderOrder& order) const {
     log::warn("publishing {}, as was ordered: {}", Quote(order.path), why.what());
     return wire::Refused{why.code(), why.what()};
   }
-}
-
-std::string FolderOrders::Allowed(const std::string& path) const {
-  std::error_code why;
-  const std::filesystem::path folder = Folder(std::filesystem::canonical(path, why));
-  const auto holds = [&](const std::filesystem::path& one) { return LiesIn(folder, one); };
-  // Whoever may not see a folder does not learn whether it is there.
-  if (!why && std::filesystem::path(path).is_absolute() && std::ranges::any_of(allowed_, holds)) return folder.string();
-  std::string all;
-  for (const std::filesystem::path& one : allowed_) all += (all.empty() ? "" : ", ") + Quote(one.string());
-  throw Error(ErrorCode::kInvalidArgument,
-              "expected the absolute path of something that is in " + all + ", got " + Quote(path));
 }
 
 }  // namespace layercast

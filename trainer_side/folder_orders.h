@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "layercast/version.h"
+#include "src/base/allowed_folders.h"
 #include "src/session/offer/order_desk.h"
 #include "src/wire/frames.h"
 
@@ -45,7 +45,7 @@ class FolderOrders {
   FolderOrders(const FolderOrders&) = delete;
   FolderOrders& operator=(const FolderOrders&) = delete;
 
-  // Throws kUnsupported if no folder is allowed at all.
+  // Throws kPermissionDenied if no folder is allowed at all.
   void Put(Order order);
   // Frees what was evicted, now or when nobody reads it any more.
   void Free();
@@ -58,9 +58,8 @@ class FolderOrders {
   void Start();  // under the lock
   void Run(const std::stop_token& stop);
   wire::Message Answer(const FolderOrder& order) const;
-  std::string Allowed(const std::string& path) const;
 
-  std::vector<std::filesystem::path> allowed_;
+  const AllowedFolders allowed_;
   const Publish publish_;
   const std::function<bool()> free_;
   mutable std::mutex mutex_;

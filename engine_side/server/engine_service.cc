@@ -23,6 +23,7 @@
 #include "engine_side/server/group/relay_counts.h"
 #include "engine_side/server/reload/reloader.h"
 #include "engine_side/server/reload/sleeper.h"
+#include "engine_side/server/request_paths.h"
 #include "engine_side/server/served_weights.h"
 #include "engine_side/server/start_checks.h"
 #include "layercast/error.h"
@@ -47,6 +48,7 @@ class EngineService::Impl {
  public:
   explicit Impl(const EngineServiceOptions& options)
       : options_(Checked(options)),
+        paths_(options.allow_paths, options.endpoint),
         files_(ModelFiles::Read(
             {.model = options.ranks.model, .draft = options.ranks.draft, .weight_rules = options.ranks.weight_rules})),
         config_(CheckedConfig(options.ranks, files_)),
@@ -210,7 +212,7 @@ class EngineService::Impl {
                                                      "sleep",          "wake_up",       "unload_adapter"};
     auto call = [this, method, member = slow->second, params = std::move(params), reply] {
       if (!kAsleepToo.contains(method)) sleeper_.ExpectAwake(method);
-      (this->*member)(params, reply);
+      (this->*member)(paths_.Confined(params), reply);
     };
     Enqueue(std::move(call), reply, kLasting.contains(method));
   }
@@ -373,6 +375,7 @@ class EngineService::Impl {
   }
 
   const EngineServiceOptions options_;
+  const RequestPaths paths_;
   const ModelFiles files_;
   const ModelConfig config_;
   const std::int64_t max_model_len_;

@@ -17,6 +17,9 @@ namespace layercast {
 struct EngineServiceOptions {
   RankGroupOptions ranks;
   std::string endpoint = "tcp://127.0.0.1:0";
+  // Folders: what lies in them, or is one of them, may be named by whoever calls. Empty: nothing may, but over ipc://,
+  // which the engine's own user alone can open, anything.
+  std::vector<std::string> allow_paths{};
   std::string pause_mode = "wait";               // for a reload that names none
   std::string adapter_switch = "finish";         // AdapterSwitchNamed
   std::optional<DType> adapter_dtype{};          // of the slots; empty: the model's

@@ -21,7 +21,7 @@ enum class ErrorCode {
   kCancelled,           // somebody asked for the work to stop
   kUnsupported,         // understood, but not offered by this build or peer
   kInternal,            // a bug in Layercast
-  kPermissionDenied,    // the key of whoever asks is not known, or has not the role for it
+  kPermissionDenied,    // the key of whoever asks is not known, or has not the role for it; a path that is not allowed
 };
 
 // The code's name, as on the wire and in --json output: "invalid_argument", "corrupt", ...

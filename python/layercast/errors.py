@@ -68,7 +68,7 @@ class Cancelled(Error):
 
 
 class PermissionDenied(Error, PermissionError):
-    """The key of whoever asks is not known to the peer, or has not the role for it."""
+    """The key of whoever asks is not known to the peer, or has not the role for it; or a path that is not allowed."""
 
     code = "permission_denied"
 

@@ -31,8 +31,8 @@ def program(tmp_path_factory):
 def _starter(program):
     running = []
 
-    def start(subcommand, *arguments, failpoints=""):
-        daemon = program.daemon(subcommand, *arguments, failpoints=failpoints)
+    def start(subcommand, *arguments, **how):
+        daemon = program.daemon(subcommand, *arguments, **how)
         running.append(daemon)
         return daemon
 

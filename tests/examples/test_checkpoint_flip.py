@@ -38,7 +38,7 @@ def test_the_commands_of_the_readme_say_what_it_says_of_them(tmp_path):
     said = {command.split()[0]: comment for command, comment in commands}
     daemons = []
     try:
-        daemons += [program.daemon("serve", *serve), program.daemon("publish", *publish)]
+        daemons += [program.daemon("serve", *serve, confined=True), program.daemon("publish", *publish)]
         first = program.text(*generate)
         assert first.splitlines()[0] == "1,2,12  (stop)" and "1,2,12 (stop)" in said["generate"]
         program.text(*reload)

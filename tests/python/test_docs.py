@@ -27,7 +27,7 @@ def test_the_blocks_of_a_page_run(page, at_least, folder, tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     program = layercast_program.Program(os.environ["LAYERCAST_PROGRAM"], tmp_path)
     engine = program.daemon("serve", "--model", "policy", "--quantization", "fp8_per_channel", "--adapter-slots", 2,
-                            "--bind", "tcp://127.0.0.1:0")
+                            "--allow-path", "policy", "--bind", "tcp://127.0.0.1:0", confined=True)
     try:
         found = blocks(page)
         assert len(found) >= at_least

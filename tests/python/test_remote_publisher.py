@@ -47,7 +47,7 @@ def test_a_folder_is_published_where_that_is_allowed(tmp_path):
         version = elsewhere.publish_folder(tmp_path, step=7, lineage="run")
         assert (version.lineage, version.step) == ("run", 7)
         assert [kept.version for kept in publisher.versions().versions] == [version]
-        with pytest.raises(layercast.InvalidArgument, match="expected the absolute path of something that is in"):
+        with pytest.raises(layercast.PermissionDenied, match="expected the absolute path of something that is in"):
             elsewhere.publish_folder(tmp_path.parent, step=8)
 
 

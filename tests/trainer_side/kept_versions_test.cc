@@ -278,15 +278,17 @@ TEST_F(FolderOrdersTest, HaveAFolderPublishedThatIsAllowed) {
   const Version version = remote.PublishFolder({.path = inside}, {.lineage = "", .step = 7});
   EXPECT_EQ(version.lineage, "run");
   EXPECT_EQ(Open(publisher.endpoint())->manifests().front().version(), version);
-  const auto refused = [&](const std::string& path, ErrorCode code = ErrorCode::kInvalidArgument) {
+  const auto refused = [&](const std::string& path, ErrorCode code = ErrorCode::kPermissionDenied) {
     return ErrorOf([&] { remote.PublishFolder({.path = path}, {.lineage = "", .step = 8}); }, code);
   };
   const std::string runs = folder_.path() / "runs";
-  for (const std::string& path :
-       {outside, runs + "/../other", runs + "/way-out", runs + "/nowhere", runs + "-too", std::string("step_7")}) {
+  for (const std::string& path : {outside, runs + "/../other", runs + "/way-out", runs + "/way-out/nowhere",
+                                  runs + "-too", std::string("step_7")}) {
     EXPECT_THAT(refused(path), HasSubstr("expected the absolute path of something that is in")) << path;
   }
-  EXPECT_THAT(refused(runs, ErrorCode::kNotFound), HasSubstr("runs"));
+  for (const std::string& path : {runs, runs + "/nowhere"}) {
+    EXPECT_THAT(refused(path, ErrorCode::kNotFound), HasSubstr(path));
+  }
   EXPECT_THAT(
       ErrorOf([&] { remote.PublishFolder({.path = inside}, {.lineage = "", .step = 7}); }, ErrorCode::kInvalidArgument),
       HasSubstr("expected a step after 7"));
@@ -296,9 +298,9 @@ TEST_F(FolderOrdersTest, HaveAFolderPublishedThatIsAllowed) {
 TEST_F(FolderOrdersTest, AreRefusedWhereNoFolderIsAllowed) {
   Publisher publisher(PublisherOptions{});
   const RemotePublisher remote(publisher.endpoint());
-  EXPECT_THAT(
-      ErrorOf([&] { remote.PublishFolder({.path = "/tmp"}, {.lineage = "", .step = 1}); }, ErrorCode::kUnsupported),
-      HasSubstr("without allow_paths"));
+  EXPECT_THAT(ErrorOf([&] { remote.PublishFolder({.path = "/tmp"}, {.lineage = "", .step = 1}); },
+                      ErrorCode::kPermissionDenied),
+              HasSubstr("without allow_paths"));
   EXPECT_THAT(ErrorOf([&] { Publisher({.allow_paths = {"/nowhere"}}); }, ErrorCode::kInvalidArgument),
               HasSubstr("/nowhere"));
 }

@@ -39,7 +39,7 @@ def test_the_commands_of_the_page_run(folders, program, start):
         words = shlex.split(line)
         if words[1] in ("serve", "publish"):
             at = words.index("--bind") + 1
-            daemon = start(words[1], *words[2 : at - 1], "--bind", "tcp://127.0.0.1:0")
+            daemon = start(words[1], *words[2 : at - 1], "--bind", "tcp://127.0.0.1:0", confined=True)
             endpoints[words[at]] = daemon.endpoint
             continue
         words = [endpoints.get(word, word) for word in words]

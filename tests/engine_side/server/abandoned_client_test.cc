@@ -145,7 +145,7 @@ TEST_P(AbandonedServiceCalls, AReloadGoesOnThoughItsClientHasGoneAndWhatWasOnlyT
 
 TEST_P(AbandonedServiceCalls, AComparisonEndsOnItsRanks) {
   OrderedClient client(service_->endpoint());
-  client.Say({{"id", 1}, {"method", "verify"}, {"params", {{"weights_path", "held"}}}});
+  client.Say({{"id", 1}, {"method", "verify"}, {"params", {{"held", true}}}});
   client.Say({{"id", 2}, {"method", "digests"}, {"params", Json::object()}});
   gate_.AwaitStep();  // the comparison is under way
   client.Say({{"cancel", 1}});

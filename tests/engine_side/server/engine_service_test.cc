@@ -34,6 +34,7 @@ class EngineServiceTest : public ::testing::Test {
     options.ranks.program = test::FolderOfThisProgram() + "/scripted_rank";
     options.ranks.model = model_.path();
     options.first_load = {{"load_format", "dummy"}, {"seed", 1}};
+    options.allow_paths = {model_.path()};
     return options;
   }
 

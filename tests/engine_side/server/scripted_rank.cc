@@ -71,7 +71,7 @@ class ScriptedRank {
     if (method == "roll_back") return RollBack(message);
     if (method == "staged") return Answer(message, staged_);
     if (method == "export") return Answer(message, {{"files", Json::array()}, {"tensors", 0}, {"bytes", 0}});
-    if (method == "compare" && params.value("weights_path", "") == "held") return HoldComparison(message);
+    if (method == "compare" && params.contains("held")) return HoldComparison(message);
     if (method == "compare")
       return Answer(message,
                     {{"tensors", 0}, {"bytes", 0}, {"differences", Json::array()}, {"config_changes", Json::array()}});

@@ -32,7 +32,7 @@ def serve(folder):
     started = []
 
     def start(*options):
-        command = [program(), "serve", "--model", folder, "--quantization", "fp8_per_channel", "--json", *options]
+        command = [program(), "serve", "--model", folder, "--quantization", "fp8_per_channel", "--allow-path", "/", "--json", *options]
         process = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, text=True)
         started.append(process)
         return json.loads(process.stdout.readline())["endpoint"], process

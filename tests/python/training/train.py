@@ -88,7 +88,7 @@ class Engine:
     """`layercast serve` of two ranks."""
 
     def __init__(self, folder: Path) -> None:
-        how = ["--tp", "2", "--quantization", RECIPE, "--bind", "tcp://127.0.0.1:0"]
+        how = ["--tp", "2", "--quantization", RECIPE, "--allow-path", "/", "--bind", "tcp://127.0.0.1:0"]
         self.process = subprocess.Popen(
             [program(), "serve", "--model", str(folder), *how], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

@@ -106,8 +106,12 @@ class Program:
             assert all(columns(line) <= MOST_COLUMNS for line in outcome.output.splitlines()), outcome
         return outcome
 
-    def daemon(self, *arguments, failpoints=""):
+    def daemon(self, *arguments, failpoints="", confined=False):
+        """`confined`: an engine that takes no more paths from its callers than its arguments say. Others take any, since
+        tests keep their checkpoints where they like."""
         self._started += 1
+        if arguments[0] == "serve" and not confined:
+            arguments = (*arguments, "--allow-path", "/")
         log = self.scratch / f"{arguments[0]}-{self._started}.stderr"
         return Daemon(self._command(arguments), log, failpoints)
 
