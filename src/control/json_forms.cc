@@ -34,8 +34,13 @@ Error ErrorOfCall(const std::exception& thrown) {
   return {ErrorCode::kInvalidArgument, std::string("params: ") + thrown.what()};
 }
 
+// A peer may say anything in its place.
 Error ErrorFromJson(const Json& json, const std::string& peer) {
-  return {ErrorCodeNamed(json.value("code", "internal")), peer + json.value("message", "an error without a message")};
+  const auto text = [&](const char* field, const char* otherwise) -> std::string {
+    const bool there = json.is_object() && json.contains(field) && json[field].is_string();
+    return there ? json[field].get<std::string>() : otherwise;
+  };
+  return {ErrorCodeNamed(text("code", "internal")), peer + text("message", "an error without a message")};
 }
 
 }  // namespace layercast

@@ -30,7 +30,7 @@ Json ErrorToJson(const Error& error);
 // The error with which to answer a call that threw `thrown`. A Json::exception becomes kInvalidArgument: the call's
 // params were wrong.
 Error ErrorOfCall(const std::exception& thrown);
-// The code is kInternal if `json` has none. `peer` ("rank 1: ") is put before the message.
+// The code is kInternal if `json` has none, or is no error at all. `peer` ("rank 1: ") is put before the message.
 Error ErrorFromJson(const Json& json, const std::string& peer = "");
 
 }  // namespace layercast
