@@ -10,6 +10,7 @@
 #include "layercast/error.h"
 #include "src/adapter/adapter_tensors.h"
 #include "tests/fuzz/damage.h"
+#include "tests/fuzz/fuzzing.h"
 
 namespace layercast {
 namespace {
@@ -26,8 +27,8 @@ void ExpectOfTheFile(const Error& error, const std::string& text) {
       << text;
 }
 
-// True: it was read.
-bool ReadsOrRefuses(const std::string& text, const std::vector<std::string>& paths) {
+// "": it was read.
+std::string ReadsOrRefuses(const std::string& text, const std::vector<std::string>& paths) {
   try {
     const AdapterConfig config = AdapterConfig::FromJson(text);
     EXPECT_EQ(AdapterConfig::FromJson(config.Canonical()).Canonical(), config.Canonical());
@@ -35,22 +36,19 @@ bool ReadsOrRefuses(const std::string& text, const std::vector<std::string>& pat
       EXPECT_GE(config.RankOf(path), 1);
       EXPECT_TRUE(std::isfinite(config.ScaleOf(path))) << text;
     }
-    return true;
+    return "";
   } catch (const Error& error) {
     ExpectOfTheFile(error, text);
-    return false;
+    return error.what();
   }
 }
 
 TEST(AdapterFuzz, DamagedConfigurationsAreReadOrRefused) {
   const std::vector<std::string> paths = {"model.layers.0.self_attn.q_proj", "model.layers.1.mlp.up_proj",
                                           "model.layers.11.mlp.experts.gate_up_proj", "v_proj", ""};
-  int read = 0;
-  for (std::uint32_t seed = 0; seed < 20'000; ++seed) {
-    Damage damage(seed, R"("{}[]:,.\*+?()|^$0189eE-aqtfn_)");
-    read += ReadsOrRefuses(damage.Apply(kAdapter), paths) ? 1 : 0;
-  }
-  EXPECT_GT(read, 1000);
+  const auto take = [&](const std::string& text) { return ReadsOrRefuses(text, paths); };
+  const Fuzzed fuzzed = Fuzz({"adapter_config", {kAdapter}, R"("{}[]:,.\*+?()|^$0189eE-aqtfn_)", take}, 20'000);
+  EXPECT_GT(fuzzed.accepted, 300U);
 }
 
 TEST(AdapterFuzz, DamagedNamesAndShapesAreReadOrRefused) {
@@ -67,8 +65,8 @@ TEST(AdapterFuzz, DamagedNamesAndShapesAreReadOrRefused) {
                                          {"lm_head.lora_B.weight", DType::kF16, {100, 8}},
                                          {"m.embed_tokens.base_layer.weight", DType::kF16, {100, 16}}};
   ASSERT_EQ(ReadAdapterTensors(whole, config).modules.size(), 5U);
-  for (std::uint32_t seed = 0; seed < 20'000; ++seed) {
-    Damage damage(seed, ".ABlora_weightdflt0");
+  Damage damage(1, ".ABlora_weightdflt0");
+  for (std::size_t rounds = FuzzInputs(20'000); rounds > 0 && !HasFailure(); --rounds) {
     std::vector<TensorSpec> specs = whole;
     for (std::size_t edits = 1 + damage.Below(3); edits > 0; --edits) {
       TensorSpec& spec = specs[damage.Below(specs.size())];

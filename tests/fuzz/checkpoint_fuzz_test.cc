@@ -2,7 +2,6 @@
 // sanitizer.
 #include <gtest/gtest.h>
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "src/checkpoint/safetensors/safetensors_header.h"
 #include "src/checkpoint/safetensors/weight_index.h"
 #include "tests/fuzz/damage.h"
+#include "tests/fuzz/fuzzing.h"
 #include "tests/support/safetensors_bytes.h"
 #include "tests/support/temp_folder.h"
 
@@ -25,12 +25,11 @@ constexpr std::string_view kHeader =
     R"("b":{"dtype":"BF16","shape":[3],"data_offsets":[8,14]},"none":{"dtype":"I8","shape":[0],"data_offsets":[14,14]}} )";
 constexpr std::string_view kBytes = "0123456789abcd";
 
-// True: accepted.
-bool TilesOrRefuses(const std::string& file) {
-  // A copy of the exact size on the heap, so that the address sanitizer sees a read past it.
-  const std::vector<char> bytes(file.begin(), file.end());
+// "": accepted.
+std::string TilesOrRefuses(const std::string& file) {
+  const std::vector<std::byte> bytes = ExactBytes(file);
   try {
-    const SafetensorsHeader header = ParseSafetensors(std::as_bytes(std::span(bytes)), "'f'");
+    const SafetensorsHeader header = ParseSafetensors(bytes, "'f'");
     std::uint64_t end = header.tensors.empty() ? file.size() : header.tensors.front().begin;
     for (const auto& tensor : header.tensors) {
       EXPECT_EQ(tensor.begin, end);
@@ -38,31 +37,22 @@ bool TilesOrRefuses(const std::string& file) {
       end = tensor.end;
     }
     EXPECT_EQ(end, file.size());
-    return true;
+    return "";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kCorrupt) << error.what();
     EXPECT_TRUE(std::string_view(error.what()).starts_with("'f': ")) << error.what();
-    return false;
+    return error.what();
   }
 }
 
 TEST(SafetensorsFuzz, DamagedHeadersWithTheRightLength) {
-  Damage damage(1, kJsonBytes);
-  int accepted = 0;
-  for (int round = 0; round < 10000; ++round) {
-    accepted += TilesOrRefuses(SafetensorsBytes(damage.Apply(std::string(kHeader)), kBytes)) ? 1 : 0;
-    if (HasFailure()) FAIL() << "round " << round;
-  }
-  EXPECT_GT(accepted, 0);  // else only the syntax was tried
+  const auto take = [](const std::string& header) { return TilesOrRefuses(SafetensorsBytes(header, kBytes)); };
+  const Fuzzed fuzzed = Fuzz({"safetensors_header", {std::string(kHeader)}, kJsonBytes, take}, 10'000);
+  EXPECT_GT(fuzzed.accepted, 1U);  // else only the syntax was tried
 }
 
 TEST(SafetensorsFuzz, DamagedFiles) {
-  Damage damage(2, kJsonBytes);
-  const std::string file = SafetensorsBytes(kHeader, kBytes);
-  for (int round = 0; round < 10000; ++round) {
-    TilesOrRefuses(damage.Apply(file));
-    if (HasFailure()) FAIL() << "round " << round;
-  }
+  Fuzz({"safetensors", {SafetensorsBytes(kHeader, kBytes)}, kJsonBytes, TilesOrRefuses}, 10'000);
 }
 
 TEST(SafetensorsFuzz, ShapesAndOffsetsOfEverySize) {
@@ -81,30 +71,32 @@ TEST(SafetensorsFuzz, ShapesAndOffsetsOfEverySize) {
                                  "1e3",
                                  "-1"};
   const auto number = [&] { return std::string(numbers[damage.Below(std::size(numbers))]); };
-  for (int round = 0; round < 10000; ++round) {
+  for (std::size_t rounds = FuzzInputs(10'000); rounds > 0 && !HasFailure(); --rounds) {
     const auto dtype = std::string(SafetensorsName(AllDTypes()[damage.Below(AllDTypes().size())]));
     std::string shape = number();
     for (std::size_t more = damage.Below(4); more > 0; --more) shape += "," + number();
     TilesOrRefuses(SafetensorsBytes("{\"t\":{\"dtype\":\"" + dtype + "\",\"shape\":[" + shape + "],\"data_offsets\":[" +
                                         number() + "," + number() + "]}}",
                                     std::string(damage.Below(9), '\0')));
-    if (HasFailure()) FAIL() << "round " << round;
   }
 }
 
 TEST(IndexFuzz, DamagedIndexFiles) {
   const TempFolder folder;
-  Damage damage(4, kJsonBytes);
   const std::string index =
       R"({"metadata":{"total_size":14},"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors"}})";
-  for (int round = 0; round < 300; ++round) {
+  const auto take = [&](const std::string& input) -> std::string {
     try {
-      const WeightIndex read = ReadWeightIndex(folder.Write("index", damage.Apply(index)));
-      for (const std::string& file : read.Files()) ASSERT_EQ(file.find('/'), file.npos) << "round " << round;
+      for (const std::string& file : ReadWeightIndex(folder.Write("index", input)).Files()) {
+        EXPECT_EQ(file.find('/'), file.npos);
+      }
+      return "";
     } catch (const Error& error) {
-      ASSERT_EQ(error.code(), ErrorCode::kCorrupt) << "round " << round << ": " << error.what();
+      EXPECT_EQ(error.code(), ErrorCode::kCorrupt) << error.what();
+      return error.what();
     }
-  }
+  };
+  Fuzz({"safetensors_index", {index}, kJsonBytes, take}, 300);
 }
 
 }  // namespace

@@ -12,7 +12,9 @@
 
 #include "layercast/error.h"
 #include "layercast/model/registry.h"
+#include "layercast/model/weight_rules.h"
 #include "tests/fuzz/damage.h"
+#include "tests/fuzz/fuzzing.h"
 
 namespace layercast {
 namespace {
@@ -160,8 +162,8 @@ TEST(ConfigFuzz, DamagedConfigurationsOfEveryFamily) {
   for (const std::string& architecture : architectures) {
     EXPECT_TRUE(BuildsOrRefuses(ConfigOf(architecture), {})) << architecture;
   }
-  for (int round = 0; round < 3000; ++round) {
-    Json config = ConfigOf(architectures[static_cast<std::size_t>(round) % architectures.size()]);
+  for (std::size_t round = 0; round < FuzzInputs(3000); ++round) {
+    Json config = ConfigOf(architectures[round % architectures.size()]);
     if (damage.Below(2) == 0) {
       config["quantization_config"] = Json::parse(kQuantizations[damage.Below(std::size(kQuantizations))]);
     }
@@ -171,6 +173,24 @@ TEST(ConfigFuzz, DamagedConfigurationsOfEveryFamily) {
     if (HasFailure()) FAIL() << "round " << round;
   }
   EXPECT_GT(trees, 500);  // else little but the reading was tried
+}
+
+TEST(RulesFuzz, DamagedWeightRulesAreReadOrRefused) {
+  const std::string rules =
+      R"rules({"transforms": [{"suffix": "qkv.weight", "reshape": {"shape": [8, -1, 64]}}, {"segments": "w", "transpose": {}},
+        {"suffix": "qkv.weight", "split": {"axis": 1, "into": [{"to": "q.weight", "size": 32}, {"to": "k.weight", "size": 8}]}},
+        {"prefix": "e", "deinterleave": {"axis": 0, "into": ["gate", "up"]}}],
+        "names": [{"prefix": "policy", "to": ""}, {"regex": "^h\\.(\\d+)", "to": "l"}]})rules";
+  const auto take = [](const std::string& input) -> std::string {
+    try {
+      WeightRules::Parse(input);
+      return "";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+      return error.what();
+    }
+  };
+  EXPECT_GT(Fuzz({"weight_rules", {rules}, "{}[],:\"0123456789-.^$()\\ \0\xfftfn", take}, 10'000).accepted, 10U);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "layercast/error.h"
+#include "tests/fuzz/fuzz_inputs.h"
 
 namespace layercast::testing {
 
@@ -24,7 +25,7 @@ void ExpectDamagedOnesAreRefused(const std::vector<std::vector<std::byte>>& mess
     std::vector<std::byte> longer = message;
     longer.push_back(std::byte{0});
     EXPECT_THROW(decode(longer), Error);
-    for (int i = 0; i < 2000; ++i) {
+    for (std::size_t i = 0; i < FuzzInputs(2000 * messages.size()) / messages.size(); ++i) {
       std::vector<std::byte> damaged = message;
       for (std::size_t hits = 1 + random() % 3; hits > 0; --hits) {
         damaged[random() % damaged.size()] = static_cast<std::byte>(random());
