@@ -5,11 +5,13 @@
 
 namespace layercast {
 
-bool PeerLedger::NoteRefused(const std::string& routing_id) {
+std::optional<PeerConnection> PeerLedger::NoteRefused(const std::string& routing_id, const PeerConnection& over) {
   const std::lock_guard lock(mutex_);
   Peer& peer = peers_[routing_id];
   peer.last_refused = Deadline::Clock::now();
-  return ++peer.refused == kMostRefused;
+  if (peer.refused == 0) peer.refused_over = over;
+  if (++peer.refused != kMostRefused) return std::nullopt;
+  return peer.refused_over;
 }
 
 bool PeerLedger::Bar(const std::string& routing_id) {

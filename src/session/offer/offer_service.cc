@@ -212,13 +212,14 @@ class OfferService::Impl {
     for (wire::Message& answer : answers) {
       const bool refused = std::holds_alternative<wire::Refused>(answer);
       Send(key, std::move(answer));
-      if (refused && ledger_.NoteRefused(from)) Bar(from, body);
+      if (!refused) continue;
+      if (const auto barred = ledger_.NoteRefused(from, limits_->ConnectionOf(body))) Bar(from, *barred);
     }
   }
 
-  void Bar(const std::string& from, zmq::message_t& frame) {
+  void Bar(const std::string& from, const PeerConnection& connection) {
     desk_->DropBarred(from);
-    limits_->ConnectionOf(frame).Cut();
+    connection.Cut();
   }
 
   void Send(const SessionKey& key, wire::Message message) {
