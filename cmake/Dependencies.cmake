@@ -7,6 +7,7 @@ find_package(CLI11 REQUIRED)
 find_package(cppzmq REQUIRED)
 find_package(hwy REQUIRED)
 find_package(PkgConfig REQUIRED)
+find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)  # SHA-256 of signed versions
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET GLOBAL libpcre2-8)  # regular expressions that cannot hang
 pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET GLOBAL libsodium)  # keys; libzmq has CURVE by it too
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET GLOBAL libzstd)  # the entropy stage of deltas

@@ -16,6 +16,15 @@ struct KeyOptions {
   std::string secret{};
   // True: no keys at all, and yet an address beyond loopback may be bound. Whoever reaches it may do everything.
   bool insecure = false;
+
+  // Beside those, keys that say whose weights are served, whoever brings them; each where the environment may name it
+  // too. Of a publisher: a file that `layercast keygen --sign` made, by which versions are signed; LAYERCAST_SIGN.
+  std::string sign{};
+  // Of who takes versions: a list of such files' public halves. A version that none of them signed is refused;
+  // LAYERCAST_TRUST.
+  std::string trust{};
+  // True: takes weights nevertheless from where nobody signs them: from paths and from other engines.
+  bool allow_unsigned = false;
 };
 
 }  // namespace layercast

@@ -15,6 +15,8 @@ inline constexpr std::string_view kClientPublic = "layercast-client-1";
 inline constexpr std::string_view kServerSecret = "layercast-server-secret-1";
 inline constexpr std::string_view kServerPublic = "layercast-server-1";
 inline constexpr std::string_view kJobSecret = "layercast-job-secret-1";
+inline constexpr std::string_view kSigningSecret = "layercast-signing-secret-1";
+inline constexpr std::string_view kSigningPublic = "layercast-signing-1";
 
 // All throw errors that name the file, and never what it holds: kNotFound if there is none, kInvalidArgument if it is
 // not one of that kind. A secret one is refused as ssh does it, if it belongs to another user, or others can read it.

@@ -29,7 +29,12 @@ std::string Environment(const char* variable) {
 // What the environment says, where the options say nothing.
 KeyOptions Completed(KeyOptions options) {
   const bool silent = options.folder.empty() && options.secret.empty() && !options.insecure;
-  if (silent) options = {.folder = Environment("LAYERCAST_KEYS"), .secret = Environment("LAYERCAST_SECRET")};
+  if (silent) {
+    options.folder = Environment("LAYERCAST_KEYS");
+    options.secret = Environment("LAYERCAST_SECRET");
+  }
+  if (options.sign.empty()) options.sign = Environment("LAYERCAST_SIGN");
+  if (options.trust.empty()) options.trust = Environment("LAYERCAST_TRUST");
   const char* both = silent ? "LAYERCAST_KEYS and LAYERCAST_SECRET" : "a key folder and a secret";
   if (!options.folder.empty() && !options.secret.empty()) {
     throw Error(ErrorCode::kInvalidArgument, std::string(both) + ": expected one of them, got both");
@@ -54,6 +59,9 @@ Keys Keys::From(const KeyOptions& options) {
   const KeyOptions complete = Completed(options);
   Keys keys;
   keys.insecure_ = complete.insecure;
+  keys.allow_unsigned_ = complete.allow_unsigned;
+  if (!complete.sign.empty()) keys.signing_ = std::make_shared<const SigningKey>(SigningKey::Read(complete.sign));
+  if (!complete.trust.empty()) keys.trusted_ = std::make_shared<const TrustedKeys>(TrustedKeys::Read(complete.trust));
   if (!complete.secret.empty()) {
     const SecretKey secret = ReadSecretFile(complete.secret, kJobSecret);
     keys.state_ = std::make_shared<const State>(State{.source = complete.secret,

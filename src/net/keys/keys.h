@@ -1,5 +1,6 @@
-// The keys of this process: which it proves itself by, which it expects of servers, and which it admits as a server.
-// One value, read once, that goes to wherever a socket of ZeroMQ is bound or connected.
+// The keys of this process: which it proves itself by, which it expects of servers, and which it admits as a server;
+// which it signs versions by, or trusts to have signed them. One value, read once, that goes to wherever a socket of
+// ZeroMQ is bound or connected.
 #pragma once
 
 #include <memory>
@@ -8,6 +9,7 @@
 #include "layercast/keys/key_options.h"
 #include "src/net/keys/admitted_keys.h"
 #include "src/net/keys/key.h"
+#include "src/net/keys/signing_key.h"
 
 namespace layercast {
 
@@ -23,6 +25,13 @@ class Keys {
   // Whether an address may be bound that other hosts reach.
   bool may_leave_the_host() const { return given() || insecure_; }
 
+  // By which versions are signed; null: they are not.
+  const SigningKey* signing() const { return signing_.get(); }
+  // Who must have signed what is taken of a publisher; null: nobody.
+  const TrustedKeys* trusted() const { return trusted_.get(); }
+  // Whether weights may come, although some are trusted, from where nobody signs.
+  bool may_be_unsigned() const { return trusted_ == nullptr || allow_unsigned_; }
+
   // The rest is of keys that are given.
   const KeyPair& client() const;    // who this process is where it connects
   const PublicKey& server() const;  // whom it takes for a server
@@ -33,8 +42,11 @@ class Keys {
 
  private:
   struct State;
-  std::shared_ptr<const State> state_;  // owned by all copies
+  std::shared_ptr<const State> state_;          // owned by all copies
+  std::shared_ptr<const SigningKey> signing_;   // owned by all copies
+  std::shared_ptr<const TrustedKeys> trusted_;  // owned by all copies
   bool insecure_ = false;
+  bool allow_unsigned_ = false;
 };
 
 }  // namespace layercast
