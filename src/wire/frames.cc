@@ -38,7 +38,9 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {"
                                                                                "pin_version",
                                                                                "evict_version",
                                                                                "publish_folder",
-                                                                               "published_folder"};
+                                                                               "published_folder",
+                                                                               "ask_signed",
+                                                                               "signed_digests"};
 
 // Every field here is called what its errors call it, in whichever part of it they are.
 
@@ -281,6 +283,15 @@ void Fields(auto& archive, Is<PublishedFolder> auto& published) {
   Named(archive, published);
   archive.Number(published.tensors, "tensors");
   archive.Number(published.bytes, "bytes");
+}
+
+void Fields(auto& archive, Is<AskSigned> auto& ask) { archive.Array(ask.nonce, "nonce"); }
+
+void Fields(auto& archive, Is<SignedDigests> auto& digests) {
+  List<std::uint32_t>(archive, digests.chunk_hashes, 32, "chunk hashes",
+                      [&](auto& hash) { archive.Array(hash, "chunk hash"); });
+  archive.Array(digests.key, "key");
+  archive.Array(digests.signature, "signature");
 }
 
 template <typename Empty>

@@ -1,6 +1,7 @@
 // The messages of the control link between a receiver and a publisher, as values; FORMAT.md specifies their bytes.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -304,11 +305,25 @@ struct PublishedFolder {
   bool operator==(const PublishedFolder&) const = default;
 };
 
+// Asks that what the session announces be signed (src/session/link/signed_text.h). Comes before Subscribe.
+struct AskSigned {
+  std::array<std::byte, 32> nonce{};  // at random, so that an earlier signature does not answer
+  bool operator==(const AskSigned&) const = default;
+};
+
+// Follows each message that announces chunks to a receiver that has asked for it.
+struct SignedDigests {
+  std::vector<std::array<std::byte, 32>> chunk_hashes{};  // SHA-256 of the chunks that were announced, in their order
+  std::array<std::byte, 32> key{};                        // by which it is signed
+  std::array<std::byte, 64> signature{};
+  bool operator==(const SignedDigests&) const = default;
+};
+
 // The messages in the order of their type numbers, which begin with 1.
 using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorsReady, TensorDone, StreamEnd,
                              Ping, Pong, Bye, Refused, StatusRequest, StatusAnswer, MoreDigests, FetchFrom, RelayLost,
                              ChunksReady, Progress, CostRequest, ServingCost, VersionsRequest, VersionsAnswer,
-                             PinVersion, EvictVersion, PublishFolder, PublishedFolder>;
+                             PinVersion, EvictVersion, PublishFolder, PublishedFolder, AskSigned, SignedDigests>;
 
 struct Frame {
   std::uint16_t protocol = kNewestProtocol;  // the one that the sender speaks

@@ -42,6 +42,7 @@ constexpr Row kTable[] = {
     // publishers, relays and lenders: what receivers say (src/wire/FORMAT.md)
     {"hello", Role::kRead},
     {"subscribe", Role::kRead},
+    {"ask_signed", Role::kRead},
     {"tensor_done", Role::kRead},
     {"ping", Role::kRead},
     {"bye", Role::kRead},

@@ -2,6 +2,7 @@
 
 #include "layercast/error.h"
 #include "src/session/link/chunk_digests.h"
+#include "src/session/link/chunk_hashes.h"
 #include "src/session/link/naming_peer.h"
 
 namespace layercast {
@@ -65,17 +66,19 @@ std::optional<ArrivedChunk> ChunkFetch::Poll(const std::string& stage, std::chro
   throw Error(ErrorCode::kDeadlineExceeded, peer_.peer().text() + ", " + stage + ": no chunk before the deadline");
 }
 
-std::vector<RegionView> ChunkFetch::Verified(ArrivedChunk& arrived, const Digest& expected) {
+std::vector<RegionView> ChunkFetch::Verified(ArrivedChunk& arrived, const Digest& expected, const Hash* signed_hash) {
   if (peer_.failpoints().Hit("receive.chunk")) {
     arrived.views = arrived.memory->Corrupted(arrived.views);
     arrived.digest = arrived.memory->BeginDigest(arrived.views);
   }
   const auto begin = Clock::now();
   const Digest digest = arrived.digest();
+  const Hash hash = signed_hash == nullptr ? Hash{} : HashOfViews(arrived.views, memory().pool);
   stats_.verify_seconds += SecondsSince(begin);
   stats_.bytes += schedule_.chunks()[arrived.chunk].num_bytes;
   peer_.share().bytes += schedule_.chunks()[arrived.chunk].num_bytes;
   CheckChunkDigest(expected, digest, [&] { return NameOf(arrived.chunk); });
+  if (signed_hash != nullptr) CheckChunkHash(*signed_hash, hash, [&] { return NameOf(arrived.chunk); });
   stats_.regions += arrived.views.size();
   return arrived.views;
 }

@@ -50,8 +50,9 @@ class ChunkFetch {
   void Request();
   // Waits no longer than `step` for a chunk. On nullopt, look at the links before the next call.
   std::optional<ArrivedChunk> Poll(const std::string& stage, std::chrono::milliseconds step = kPollStep);
-  // The chunk's views, after they were checked against its digest. Valid until the next call.
-  std::vector<RegionView> Verified(ArrivedChunk& arrived, const Digest& expected);
+  // The chunk's views, after they were checked against its digest, and against the hash that its publisher has signed,
+  // if there is one. Valid until the next call.
+  std::vector<RegionView> Verified(ArrivedChunk& arrived, const Digest& expected, const Hash* signed_hash = nullptr);
   // Says that the chunk has been consumed.
   void Done(std::uint32_t chunk) { window_.Done(chunk); }
   // Throws unless views of this offer still show its bytes (ChunkWindow::ExpectOffered).

@@ -202,9 +202,9 @@ class VersionFetch final : public FetchSession {
     std::vector<std::unique_ptr<ChunkFetch>> chunks;
     for (std::size_t i = 0; i < publishers_.size(); ++i) {
       const ChunkWindow::Memory memory{.slots = slots_each,
-                                       .places = {*host_chunks_, into_.device},
+                                       .places = {*host_chunks_, options_.expects_signed() ? nullptr : into_.device},
                                        .kept = served[i].chunks,
-                                       .copies_out = served[i].chunks != nullptr,
+                                       .copies_out = served[i].chunks != nullptr || options_.expects_signed(),
                                        .pool = into_.pool};
       chunks.push_back(std::make_unique<ChunkFetch>(*publishers_[i], shared.Of(i), memory, stats_, deadline));
     }
@@ -244,8 +244,9 @@ class VersionFetch final : public FetchSession {
   // stream every tensor, and the end; of a snapshot digests, and where to take chunks from whenever that changes.
   std::size_t MostOfSession(std::size_t publisher, const Schedule& schedule) const {
     constexpr std::size_t kMostChanges = 64;
-    if (mode() == PublishMode::kStream) return 1 + manifests_[publisher].size() + 1;
-    return 1 + schedule.chunks().size() + kMostChanges;
+    const std::size_t with_signatures = options_.expects_signed() ? 2 : 1;
+    if (mode() == PublishMode::kStream) return 1 + with_signatures * manifests_[publisher].size() + 1;
+    return with_signatures * (1 + schedule.chunks().size()) + kMostChanges;
   }
 
   // The next message of one publisher. Meanwhile the sessions with the others are kept alive.

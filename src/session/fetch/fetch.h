@@ -55,7 +55,8 @@ struct FetchOptions {
   ChannelChooser* channels = nullptr;     // outlives the session, and is kept for the next one
   LayoutsByPublisher* layouts = nullptr;  // null: not remembered. Outlives the session, and is kept for the next
   std::string role = "publisher";         // of the peers, in errors
-  Keys keys{};                            // for the control links; `channels` has its own
+  Keys keys{};                            // for the control links; `channels` has its own. If some are trusted, to sign
+  bool may_be_unsigned = false;           // asks for no signature, whatever keys are trusted
   std::string channel;  // "shm", "zmq", ...: that one or an error; empty: the fastest that both ends have
   // Of the version that is wanted, whatever its name means to the publisher now; all zeros: any. Of one publisher.
   Digest digest{};
@@ -67,6 +68,10 @@ struct FetchOptions {
   Relay* relay = nullptr;  // serves on what is taken; null: nothing is relayed. Outlives the session
   std::chrono::milliseconds peer_timeout{5000};  // a publisher that is silent for so long counts as lost
   std::stop_token stop{};                        // once requested, every wait ends in kCancelled soon (Deadline::kLook)
+
+  // Whether a version is refused unless somebody who is trusted has signed it. Its chunks then go through host memory
+  // that nobody else can write.
+  bool expects_signed() const { return keys.trusted() != nullptr && !may_be_unsigned; }
 };
 
 // The data channel of a session. Value.

@@ -20,8 +20,10 @@ constexpr float kUnknownAmax = -1.0F;  // as in manifests
 
 bool IsMagnitude(float amax) { return std::isfinite(amax) && amax >= 0.0F; }
 
-FetchOptions Unmeasured(FetchOptions options) {
+// A relay signs nothing: what it brings is held against the publisher's hashes.
+FetchOptions OfRelay(FetchOptions options) {
   options.measure = false;
+  options.may_be_unsigned = true;
   return options;
 }
 
@@ -57,11 +59,12 @@ PublisherSession::PublisherSession(PeerName peer, ReceiverIdentity self, const F
       link_(std::move(peer), options.keys, options.peer_timeout, options.stop) {}
 
 PublisherSession::PublisherSession(const std::string& endpoint, const PublisherSession& publisher)
-    : PublisherSession({"relay", endpoint}, publisher.self_, Unmeasured(publisher.options_), publisher.failpoints_) {}
+    : PublisherSession({"relay", endpoint}, publisher.self_, OfRelay(publisher.options_), publisher.failpoints_) {}
 
 void PublisherSession::Open(const std::string& lineage, std::optional<std::uint64_t> step, Deadline deadline) {
   deadline = deadline.OrStop(options_.stop);
-  const wire::Welcome welcome = link_.Greet(MakeHello(self_, lineage, step, options_.digest), deadline);
+  hello_ = MakeHello(self_, lineage, step, options_.digest);
+  const wire::Welcome welcome = link_.Greet(hello_, deadline);
   manifest_ = Manifest::Decode(welcome.manifest, LayoutOf(options_, endpoint()));
   ExpectDigest();
   run_ = welcome.run;
@@ -89,7 +92,30 @@ void PublisherSession::Ask(const Schedule& schedule, std::span<const AmaxRequest
   asked_.takes_relays = takes_relays && !channel_->attaches();
   asked_.relay_endpoint = serves_at.endpoint;
   asked_.relay_offer = serves_at.offer;
+  if (expects_signed()) AskSigned(schedule);
   link_.Send(asked_);
+}
+
+void PublisherSession::AskSigned(const Schedule& schedule) {
+  const wire::AskSigned ask{.nonce = RandomSecret().bytes()};
+  signed_text_.emplace(hello_, ask, manifest_.version(), manifest_.Encode(), run_, std::as_bytes(std::span(config_)),
+                       schedule);
+  link_.Send(ask);
+}
+
+void PublisherSession::CheckSigned(std::uint32_t first, const wire::Message& announced,
+                                   const wire::SignedDigests& signed_digests) const {
+  const TrustedKeys& trusted = *options_.keys.trusted();
+  const std::string what = peer().text() + ": version " + manifest_.version().ToString() + ": ";
+  if (!trusted.Has(signed_digests.key)) {
+    throw Error(ErrorCode::kPermissionDenied, what + "signed by key " + ShortText(signed_digests.key) +
+                                                  ", expected one of " + trusted.source() + ": " + trusted.Text());
+  }
+  const std::vector<std::byte> text = signed_text_->Of(first, signed_digests.chunk_hashes, announced);
+  if (HasSigned(signed_digests.key, text, signed_digests.signature)) return;
+  throw Error(ErrorCode::kPermissionDenied, what + "key " + ShortText(signed_digests.key) +
+                                                " has not signed what this session was told: it was changed, or is "
+                                                "another session's, version's or step's");
 }
 
 void PublisherSession::AskAgain(const Schedule& schedule) {

@@ -12,6 +12,7 @@
 
 #include "src/session/fetch/fetch.h"
 #include "src/session/link/publisher_link.h"
+#include "src/session/link/signed_text.h"
 #include "src/session/relay_tree/relay_tree.h"
 #include "src/transport/channel/channel.h"
 #include "src/wire/frames.h"
@@ -36,6 +37,13 @@ class PublisherSession {
   void Ask(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, bool takes_relays = false,
            const RelayPlace& serves_at = {});
   void AskAgain(const Schedule& schedule);
+  // Whether each message that announces chunks must be followed by a signature, which CheckSigned has checked before
+  // the message is believed.
+  bool expects_signed() const { return options_.expects_signed(); }
+  // Throws kPermissionDenied unless somebody who is trusted has signed what `announced` says, and that its chunks, from
+  // the schedule's number `first` on, have those hashes.
+  void CheckSigned(std::uint32_t first, const wire::Message& announced,
+                   const wire::SignedDigests& signed_digests) const;
   // Throws kCorrupt if the publisher answers more than was asked.
   void CheckAnswer(const wire::Subscribed& subscribed, const Schedule& schedule) const;
   // Whether magnitudes of that tensor were asked for.
@@ -74,6 +82,7 @@ class PublisherSession {
 
  private:
   void ExpectDigest() const;
+  void AskSigned(const Schedule& schedule);
   const AmaxRequest* FindRequest(std::uint32_t tensor) const;  // null: nothing was asked for
   [[noreturn]] void RefuseAmax(std::uint32_t tensor, float amax) const;
 
@@ -81,6 +90,7 @@ class PublisherSession {
   const FetchOptions options_;
   FailPoints& failpoints_;
   PublisherLink link_;
+  wire::Hello hello_;  // that opened it
   Manifest manifest_;
   PublishMode mode_ = PublishMode::kSnapshot;
   std::string run_;
@@ -88,7 +98,8 @@ class PublisherSession {
   std::string config_;
   PublisherShare share_;
   std::unique_ptr<FetchingEnd> channel_;
-  wire::Subscribe asked_;  // its schedule is left out
+  wire::Subscribe asked_;                  // its schedule is left out
+  std::optional<SignedText> signed_text_;  // empty: nothing is signed
   std::optional<wire::FetchFrom> fetch_from_;
   bool closed_ = false;
 };

@@ -19,8 +19,20 @@ SnapshotFetch::SnapshotFetch(std::span<const std::unique_ptr<ChunkFetch>> chunks
 }
 
 void SnapshotFetch::Run() {
+  AwaitSigned();
   for (std::uint32_t chunk = 0; chunk < schedule_.num_chunks(); ++chunk) Take(chunk);
   for (const auto& part : parts_) part->End();
+}
+
+void SnapshotFetch::AwaitSigned() {
+  RequestAll();
+  for (const auto& part : parts_) {
+    const std::string stage = "the signature of " + part->manifest().version().ToString();
+    while (!part->is_vouched_for()) {
+      part->PollLink(stage);
+      LookAtLinks(stage);
+    }
+  }
 }
 
 void SnapshotFetch::Take(std::uint32_t chunk) {

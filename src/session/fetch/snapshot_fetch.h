@@ -29,6 +29,8 @@ class SnapshotFetch {
 
  private:
   void Take(std::uint32_t chunk);
+  // Waits until every publisher has signed something, if they must: manifests are believed then.
+  void AwaitSigned();
   // Waits for the magnitudes that the sink needs before it takes that chunk.
   void AwaitAmax(std::uint32_t chunk);
   void AwaitAmaxOf(std::uint32_t tensor);

@@ -17,13 +17,8 @@ constexpr std::size_t kMostWords = 500;
 
 SnapshotPart::SnapshotPart(ChunkFetch& own, wire::Subscribed subscribed, std::uint32_t first_tensor, FetchSink& sink,
                            std::set<std::string>& lost_relays)
-    : own_(own),
-      offer_(subscribed.offer_id),
-      digests_(std::move(subscribed.chunk_digests)),
-      first_tensor_(first_tensor),
-      sink_(sink),
-      lost_relays_(lost_relays) {
-  TakeAmax(subscribed.amax);
+    : own_(own), offer_(subscribed.offer_id), first_tensor_(first_tensor), sink_(sink), lost_relays_(lost_relays) {
+  TakeAnnounced(std::move(subscribed));
   if (!own_.peer().takes_relays()) {
     TakeFromPublisher();
   } else if (const std::optional<wire::FetchFrom> from = own_.peer().TakeFetchFrom()) {
@@ -84,7 +79,7 @@ bool SnapshotPart::TakeChunk(const std::string& stage, std::chrono::milliseconds
 std::optional<std::vector<RegionView>> SnapshotPart::Verified(std::uint32_t chunk) {
   std::optional<std::vector<RegionView>> views;
   OrLoseRelay([&] {
-    views = own_.Verified(here_.at(chunk), digests_[chunk]);
+    views = own_.Verified(here_.at(chunk), digests_[chunk], hashes_.empty() ? nullptr : &hashes_[chunk]);
     if (relay_ != nullptr) NoteRelayed(chunk);
     if (RelayedChunks* const kept = own_.memory().kept) kept->Ready(chunk);  // who takes from this one may have it
   });
@@ -122,22 +117,51 @@ void SnapshotPart::LookAtLink(const std::string& stage) {
 }
 
 void SnapshotPart::Take(wire::Message message, const std::string& stage) {
-  if (const auto* more = std::get_if<wire::MoreDigests>(&message)) return TakeDigests(*more);
+  if (const auto* more = std::get_if<wire::MoreDigests>(&message)) {
+    CheckMore(*more);
+    return TakeAnnounced(std::move(message));
+  }
+  if (const auto* signed_digests = std::get_if<wire::SignedDigests>(&message)) return TakeSigned(*signed_digests);
   const auto* from = std::get_if<wire::FetchFrom>(&message);
   PublisherSession& publisher = own_.peer();
   if (from == nullptr || !publisher.takes_relays()) publisher.link().RefuseAnswer(stage, "'more_digests'", message);
   TakeSource(*from);
 }
 
-void SnapshotPart::TakeDigests(const wire::MoreDigests& more) {
+void SnapshotPart::CheckMore(const wire::MoreDigests& more) const {
   const std::vector<Digest>& digests = more.chunk_digests;
   const std::size_t chunks = own_.schedule().chunks().size();
   if (digests.empty() || digests.size() > chunks - digests_.size()) {
     own_.peer().Refuse("sent " + std::to_string(digests.size()) + " chunk digests more, expected 1 to " +
                        std::to_string(chunks - digests_.size()));
   }
-  digests_.insert(digests_.end(), digests.begin(), digests.end());
-  TakeAmax(more.amax);
+}
+
+void SnapshotPart::TakeAnnounced(wire::Message message) {
+  if (!own_.peer().expects_signed()) return Believe(message);
+  if (unsigned_) own_.peer().Refuse("sent '" + std::string(wire::MessageName(message)) + "', expected a signature");
+  unsigned_ = std::move(message);
+}
+
+void SnapshotPart::TakeSigned(const wire::SignedDigests& signed_digests) {
+  if (!unsigned_) own_.peer().Refuse("sent a signature of nothing that it has announced");
+  own_.peer().CheckSigned(static_cast<std::uint32_t>(digests_.size()), *unsigned_, signed_digests);
+  Believe(*std::exchange(unsigned_, std::nullopt));
+  hashes_.insert(hashes_.end(), signed_digests.chunk_hashes.begin(), signed_digests.chunk_hashes.end());
+  if (hashes_.size() != digests_.size()) {
+    own_.peer().Refuse("has signed " + std::to_string(hashes_.size()) + " chunks' hashes, expected " +
+                       std::to_string(digests_.size()));
+  }
+  vouched_for_ = true;
+}
+
+void SnapshotPart::Believe(const wire::Message& announced) {
+  const auto believe = [this](const auto& message) {
+    digests_.insert(digests_.end(), message.chunk_digests.begin(), message.chunk_digests.end());
+    TakeAmax(message.amax);
+  };
+  if (const auto* subscribed = std::get_if<wire::Subscribed>(&announced)) return believe(*subscribed);
+  believe(std::get<wire::MoreDigests>(announced));
 }
 
 void SnapshotPart::TakeAmax(const std::vector<wire::AxisAmax>& amaxes) {

@@ -47,6 +47,8 @@ class SnapshotPart {
   std::optional<std::vector<RegionView>> Verified(std::uint32_t chunk);
   void Done(std::uint32_t chunk);
   void LookAtLink(const std::string& stage);
+  // False until the publisher has signed something of the version, if it must: its manifest, at least.
+  bool is_vouched_for() const { return vouched_for_ || !own_.peer().expects_signed(); }
   // Says that everything has been consumed.
   void End();
 
@@ -57,7 +59,11 @@ class SnapshotPart {
     return relay_ != nullptr ? relay_->Poll(stage, step) : source_->Poll(stage, step);
   }
   void Take(wire::Message message, const std::string& stage);
-  void TakeDigests(const wire::MoreDigests& more);
+  // Takes a message that announces chunks; if it must be signed, no sooner than that is.
+  void TakeAnnounced(wire::Message message);
+  void TakeSigned(const wire::SignedDigests& signed_digests);
+  void Believe(const wire::Message& announced);
+  void CheckMore(const wire::MoreDigests& more) const;
   void TakeAmax(const std::vector<wire::AxisAmax>& amaxes);
   void TakeSource(const wire::FetchFrom& from);
   void TakeFromPublisher();
@@ -70,7 +76,10 @@ class SnapshotPart {
 
   ChunkFetch& own_;
   const std::uint64_t offer_;
-  std::vector<Digest> digests_;  // of the first chunks, as far as they have come
+  std::vector<Digest> digests_;            // of the first chunks, as far as they have come
+  std::vector<Hash> hashes_;               // of the same chunks, if they are signed
+  std::optional<wire::Message> unsigned_;  // what announces chunks, and is not yet signed
+  bool vouched_for_ = false;
   const std::uint32_t first_tensor_;
   FetchSink& sink_;
   std::set<std::uint32_t> known_amax_;  // tensors, in the sink's numbers

@@ -51,14 +51,16 @@ class StreamFetch::Part {
   }
 
   void Take(const wire::Message& message) {
+    if (const auto* signed_digests = std::get_if<wire::SignedDigests>(&message)) return TakeSigned(*signed_digests);
+    if (unsigned_) RefuseOutOfPlace(message);
     if (const auto* end = std::get_if<wire::StreamEnd>(&message)) return CheckEnd(*end);
     const auto* ready = std::get_if<wire::TensorsReady>(&message);
     if (ready == nullptr || ready->tensors.empty()) RefuseOutOfPlace(message);
-    for (const wire::ReadyTensor& tensor : ready->tensors) {
-      if (tensor.tensor >= chunks_.manifest().size()) RefuseOutOfPlace(message);
-      Announce(tensor);
+    if (chunks_.peer().expects_signed()) {
+      unsigned_ = *ready;
+    } else {
+      TakeReady(*ready, {});
     }
-    Settle();
   }
 
   // Takes one of the chunks that are awaited, if one comes within `step`: in the order in which they come, because a
@@ -77,8 +79,10 @@ class StreamFetch::Part {
     Ready& ready = *awaited->second;
     const std::vector<std::uint32_t>& of_tensor = chunks_of_.at(ready.tensor);
     const auto number = std::ranges::lower_bound(of_tensor, arrived->chunk) - of_tensor.begin();
-    const Digest& expected = ready.digests[static_cast<std::size_t>(number)];
-    fetch_.sink_.OnChunk(fetch_.schedule_.WholeOf(publisher_, arrived->chunk), chunks_.Verified(*arrived, expected));
+    const auto place = static_cast<std::size_t>(number);
+    const Hash* const hash = ready.hashes.empty() ? nullptr : &ready.hashes[place];
+    fetch_.sink_.OnChunk(fetch_.schedule_.WholeOf(publisher_, arrived->chunk),
+                         chunks_.Verified(*arrived, ready.digests[place], hash));
     chunks_.Done(arrived->chunk);
     note_.Used(chunks_.schedule().chunks()[arrived->chunk].num_bytes);
     if (bytes_left() == 0) note_.TellNow();
@@ -91,7 +95,8 @@ class StreamFetch::Part {
   // Keeps the session alive, stores what has come for later, as messages may be ahead of chunks, and says how far this
   // receiver is.
   void LookAtLink(const std::string& stage) {
-    chunks_.peer().link().TakeIn(chunks_.manifest().size() + 1, stage);  // one for each tensor, and one for the end
+    const std::size_t each = chunks_.peer().expects_signed() ? 2 : 1;
+    chunks_.peer().link().TakeIn(each * chunks_.manifest().size() + 1, stage);  // for each tensor, and one for the end
     if (!ended_) note_.Tell();
   }
 
@@ -102,6 +107,7 @@ class StreamFetch::Part {
     std::uint32_t tensor;
     std::uint64_t offer;
     std::vector<Digest> digests;  // of its chunks
+    std::vector<Hash> hashes;     // of its chunks, if they are signed
     std::size_t left;             // how many are awaited
   };
   // How many bytes are taken before the publisher is told that it may use their memory again, if more tensors are here.
@@ -111,7 +117,26 @@ class StreamFetch::Part {
     chunks_.peer().Refuse("sent '" + std::string(wire::MessageName(message)) + "' out of place while " + Stage());
   }
 
-  void Announce(const wire::ReadyTensor& ready) {
+  // What a message said is believed once it is signed, if it must be.
+  void TakeSigned(const wire::SignedDigests& signed_digests) {
+    if (!unsigned_) RefuseOutOfPlace(signed_digests);
+    const wire::TensorsReady ready = *std::exchange(unsigned_, std::nullopt);
+    chunks_.peer().CheckSigned(0, ready, signed_digests);
+    TakeReady(ready, signed_digests.chunk_hashes);
+  }
+
+  // `hashes` has those of all chunks, one tensor after the other; empty: nothing is signed.
+  void TakeReady(const wire::TensorsReady& message, std::span<const Hash> hashes) {
+    for (const wire::ReadyTensor& tensor : message.tensors) {
+      if (tensor.tensor >= chunks_.manifest().size()) RefuseOutOfPlace(message);
+      const std::size_t own = std::min(tensor.chunk_digests.size(), hashes.size());
+      Announce(tensor, hashes.first(own));
+      hashes = hashes.subspan(own);
+    }
+    Settle();
+  }
+
+  void Announce(const wire::ReadyTensor& ready, std::span<const Hash> hashes) {
     const std::uint32_t number = fetch_.schedule_.numbers().FirstOf(publisher_) + ready.tensor;
     PublisherSession& publisher = chunks_.peer();
     ++tensors_;
@@ -121,7 +146,7 @@ class StreamFetch::Part {
       publisher.CheckAmax(ready.tensor, ready.axis_amax);
       fetch_.sink_.OnAxisAmax(number, ready.axis_amax);
     }
-    ready_.push_back({ready.sequence, ready.tensor, ready.offer_id, {}, 0});
+    ready_.push_back({ready.sequence, ready.tensor, ready.offer_id, {}, {hashes.begin(), hashes.end()}, 0});
     const auto wanted = chunks_of_.find(ready.tensor);
     if (wanted != chunks_of_.end()) WantChunks(wanted->second, ready);
   }
@@ -133,6 +158,10 @@ class StreamFetch::Part {
                             "', expected " + std::to_string(chunks.size()));
     }
     Ready& last = ready_.back();
+    if (chunks_.peer().expects_signed() && last.hashes.size() != chunks.size()) {
+      chunks_.peer().Refuse("has signed " + std::to_string(last.hashes.size()) + " chunks' hashes of '" + name +
+                            "', expected " + std::to_string(chunks.size()));
+    }
     last.digests = ready.chunk_digests;
     last.left = chunks.size();
     for (const std::uint32_t chunk : chunks) {
@@ -192,12 +221,13 @@ class StreamFetch::Part {
   const std::uint32_t publisher_;
   const ChunksByTensor chunks_of_;
   ProgressNote note_{chunks_.peer()};
-  std::deque<Ready> ready_;                   // that are not settled, as they came
-  std::map<std::uint32_t, Ready*> of_chunk_;  // by chunk that is awaited
-  std::uint32_t tensors_ = 0;                 // how many came
-  std::uint32_t settled_ = 0;                 // the last tensor that is, by its sequence
-  std::uint32_t told_ = 0;                    // the last one that the publisher was told of
-  std::uint64_t untold_bytes_ = 0;            // of those since
+  std::optional<wire::TensorsReady> unsigned_;  // what announces tensors, and is not yet signed
+  std::deque<Ready> ready_;                     // that are not settled, as they came
+  std::map<std::uint32_t, Ready*> of_chunk_;    // by chunk that is awaited
+  std::uint32_t tensors_ = 0;                   // how many came
+  std::uint32_t settled_ = 0;                   // the last tensor that is, by its sequence
+  std::uint32_t told_ = 0;                      // the last one that the publisher was told of
+  std::uint64_t untold_bytes_ = 0;              // of those since
   bool ended_ = false;
 };
 

@@ -11,6 +11,7 @@
 #include "src/base/threads/thread_name.h"
 #include "src/base/threads/work_clock.h"
 #include "src/session/link/chunk_digests.h"
+#include "src/session/link/chunk_hashes.h"
 #include "src/session/offer/ask_limits.h"
 #include "src/transport/channel/offer_views.h"
 
@@ -106,14 +107,31 @@ bool DigestWorker::Step(Work& work) {
 }
 
 void DigestWorker::SendNext(Work& work, const VersionPointer& version) {
+  const std::size_t first = work.sent;
   std::vector<Digest> digests = NextDigests(work, version);
   std::vector<wire::AxisAmax> amaxes = NextAmaxes(work, version);
-  if (work.subscribed) {
-    return context_.outbox.Put(work.job.key, wire::MoreDigests{std::move(digests), std::move(amaxes)});
-  }
+  if (work.subscribed) return Announce(work, version, first, wire::MoreDigests{std::move(digests), std::move(amaxes)});
   work.subscribed = true;
-  context_.outbox.Put(work.job.key,
-                      wire::Subscribed{OfferFor(work.job, *version), std::move(digests), std::move(amaxes)});
+  Announce(work, version, first,
+           wire::Subscribed{OfferFor(work.job, *version), std::move(digests), std::move(amaxes)});
+}
+
+void DigestWorker::Announce(const Work& work, const VersionPointer& version, std::size_t first, wire::Message message) {
+  if (!work.job.signed_text) return context_.outbox.Put(work.job.key, std::move(message));
+  wire::SignedDigests follows = work.job.signed_text->Sign(*context_.signing, static_cast<std::uint32_t>(first),
+                                                           HashesOf(work, version, first), message);
+  context_.outbox.Put(work.job.key, std::move(message));
+  context_.outbox.Put(work.job.key, std::move(follows));
+}
+
+std::vector<Hash> DigestWorker::HashesOf(const Work& work, const VersionPointer& version, std::size_t first) {
+  std::vector<Hash>& known = known_.Hashes(version, work.job.schedule_digest);
+  if (known.size() < work.sent) {  // also those before the first, if they were forgotten meanwhile
+    const std::vector<Hash> more = HashChunks(*work.job.schedule, version->offer(), known.size(),
+                                              work.sent - known.size(), context_.pool, context_.device);
+    known.insert(known.end(), more.begin(), more.end());
+  }
+  return {known.begin() + static_cast<std::ptrdiff_t>(first), known.begin() + static_cast<std::ptrdiff_t>(work.sent)};
 }
 
 std::vector<Digest> DigestWorker::NextDigests(Work& work, const VersionPointer& version) {

@@ -16,6 +16,7 @@
 
 #include "src/base/threads/bounded_queue.h"
 #include "src/session/link/offered_version.h"
+#include "src/session/link/signed_text.h"
 #include "src/session/offer/corrupted_offer.h"
 #include "src/session/offer/known_of_versions.h"
 #include "src/session/offer/serve_context.h"
@@ -31,6 +32,7 @@ struct DigestJob {
   std::shared_ptr<const Schedule> schedule;  // the second owner is the desk's cache
   Digest schedule_digest;
   std::vector<AmaxRequest> amax_requests;
+  std::optional<SignedText> signed_text{};  // empty: the receiver has not asked that its answers be signed
 };
 
 // How many digests a receiver has after the next message: the `known` ones, or fewer, so that the magnitudes which come
@@ -67,6 +69,9 @@ class DigestWorker {
   bool Step(Work& work);
   using VersionPointer = std::shared_ptr<const OfferedVersion>;
   void SendNext(Work& work, const VersionPointer& version);
+  // Sends what announces the chunks from number `first` on, and behind it its signature, if that was asked for.
+  void Announce(const Work& work, const VersionPointer& version, std::size_t first, wire::Message message);
+  std::vector<Hash> HashesOf(const Work& work, const VersionPointer& version, std::size_t first);
   std::vector<Digest> NextDigests(Work& work, const VersionPointer& version);
   // The magnitudes that are needed with the chunks whose digests were sent.
   std::vector<wire::AxisAmax> NextAmaxes(Work& work, const VersionPointer& version);

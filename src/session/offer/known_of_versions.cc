@@ -14,6 +14,13 @@ std::vector<Digest>& KnownOfVersions::Digests(const std::shared_ptr<const Offere
   return known.digests[schedule] = before == version->chunk_digests().end() ? std::vector<Digest>() : before->second;
 }
 
+std::vector<Hash>& KnownOfVersions::Hashes(const std::shared_ptr<const OfferedVersion>& version,
+                                           const Digest& schedule) {
+  std::map<Digest, std::vector<Hash>>& hashes = Of(version).hashes;
+  if (!hashes.contains(schedule) && hashes.size() >= kMostSchedules) hashes.erase(hashes.begin());
+  return hashes[schedule];
+}
+
 std::vector<float> KnownOfVersions::Amax(const std::shared_ptr<const OfferedVersion>& version,
                                          const AmaxRequest& request, WorkerPool& pool, DeviceBytes* device) {
   Known& known = Of(version);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/base/digest/digest.h"
+#include "src/base/hash/sha256.h"
 #include "src/base/threads/worker_pool.h"
 #include "src/session/link/device_bytes.h"
 #include "src/session/link/offered_version.h"
@@ -29,6 +30,7 @@ class KnownOfVersions {
 
   // Those of the schedule's first chunks, as far as they are computed; to add more to. Valid until the next call.
   std::vector<Digest>& Digests(const std::shared_ptr<const OfferedVersion>& version, const Digest& schedule);
+  std::vector<Hash>& Hashes(const std::shared_ptr<const OfferedVersion>& version, const Digest& schedule);
   // The magnitudes of an offered snapshot, which the request must fit. `device` is for a version that lies on one.
   std::vector<float> Amax(const std::shared_ptr<const OfferedVersion>& version, const AmaxRequest& request,
                           WorkerPool& pool, DeviceBytes* device);
@@ -41,6 +43,7 @@ class KnownOfVersions {
   struct Known {
     std::weak_ptr<const OfferedVersion> version;
     std::map<Digest, std::vector<Digest>> digests;
+    std::map<Digest, std::vector<Hash>> hashes;
     std::map<Request, std::vector<float>> amaxes;
     std::size_t values = 0;  // of amaxes
   };

@@ -47,6 +47,7 @@ class OfferService::Impl {
   Impl(const OfferServiceOptions& options, WorkerPool& pool, FailPoints& failpoints, DeviceBytes* device,
        std::vector<std::unique_ptr<Transport>> transports)
       : pool_(pool),
+        keys_(options.keys),
         transports_(std::move(transports)),
         context_(MakeContext(options.name + " '" + options.endpoint + "'")),
         library_threads_(context_),
@@ -70,6 +71,7 @@ class OfferService::Impl {
                         .device = device,
                         .ends = end_pointers_,
                         .asked = asked_,
+                        .signing = keys_.signing(),
                         .take_offer_ids = [this](std::uint64_t count) { return next_offer_id_.fetch_add(count); }},
             .channels = [this](const OfferedVersion& version) { return ChannelsOf(version); },
             .core_seconds = [this] { return CoreSeconds(); },
@@ -238,6 +240,7 @@ class OfferService::Impl {
   }
 
   WorkerPool& pool_;
+  const Keys keys_;
   HostMemory host_memory_;
   const std::vector<std::unique_ptr<Transport>> transports_;
   PeerLedger ledger_{wire::kMaxFrameBytes};  // outlives the context

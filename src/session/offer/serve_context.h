@@ -8,6 +8,7 @@
 #include "layercast/memory.h"
 #include "src/base/failpoint.h"
 #include "src/base/threads/worker_pool.h"
+#include "src/net/keys/signing_key.h"
 #include "src/session/link/device_bytes.h"
 #include "src/session/link/outbox.h"
 #include "src/session/schedules/asked_schedules.h"
@@ -24,6 +25,7 @@ struct ServeContext {
   DeviceBytes* device;    // null: nothing that is offered lies on one
   std::span<OfferingEnd* const> ends;
   AskedSchedules& asked;
+  const SigningKey* signing = nullptr;                               // null: nothing is signed
   std::function<std::uint64_t(std::uint64_t count)> take_offer_ids;  // the first of `count` that nobody else uses
 };
 

@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/base/threads/thread_name.h"
 #include "src/session/link/chunk_digests.h"
+#include "src/session/link/chunk_hashes.h"
 #include "src/session/link/trainer_cost.h"
 #include "src/tensor/kernels/stream_copy.h"
 #include "src/tensor/manifest/manifest_entry.h"
@@ -17,7 +18,17 @@
 #include "src/transport/channel/offer_views.h"
 
 namespace layercast {
-namespace {}  // namespace
+namespace {
+
+// What a chunk of one tensor shows of where that lies.
+std::vector<RegionView> ViewsIn(std::span<const std::byte> place, std::span<const Region> wanted) {
+  const OfferedTensor whole{place.data(), place.size()};
+  std::vector<Region> regions(wanted.begin(), wanted.end());
+  for (Region& region : regions) region.tensor = 0;
+  return ViewsOf({&whole, 1}, regions);
+}
+
+}  // namespace
 
 StreamWalk::StreamWalk(std::shared_ptr<OfferedVersion> version, std::vector<StreamReader> readers,
                        const ServeContext& context, StreamWindow& window)
@@ -180,7 +191,9 @@ void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedT
   const TensorView readable = CopyIn(named, place.memory);
   const TensorSummary summary = SummaryOf(named.name, readable, context_.pool);
   std::vector<std::vector<Digest>> digests;
+  std::vector<std::vector<Hash>> hashes;
   for (std::size_t reader = 0; reader < readers_.size(); ++reader) {
+    hashes.push_back(HashChunks(reader, tensor, place.memory));
     digests.push_back(DigestChunks(reader, tensor, place.memory));
   }
   blocks_.Offer(place, cut ? bytes / 2 : bytes);
@@ -199,7 +212,7 @@ void StreamWalk::Send(std::uint32_t sequence, std::uint32_t tensor, const NamedT
       ready.axis_amax = AmaxOver(AsRead(version_->manifest().entry(tensor).spec, request), readable.data, request.kept,
                                  context_.pool);
     }
-    context_.outbox.Put(reader.key, std::move(ready));
+    Announce(reader, std::move(ready), std::move(hashes[i]));
   }
 }
 
@@ -221,18 +234,35 @@ TensorView StreamWalk::CopyIn(const NamedTensor& named, std::span<std::byte> pla
 
 std::vector<Digest> StreamWalk::DigestChunks(std::size_t reader, std::uint32_t tensor,
                                              std::span<std::byte> place) const {
-  const OfferedTensor whole{place.data(), place.size()};
   const Schedule& schedule = *readers_[reader].schedule;
   std::vector<Digest> digests;
   const auto [first, last] = chunks_of_[reader].equal_range(tensor);
   for (auto chunk = first; chunk != last; ++chunk) {
     const auto wanted = schedule.RegionsOf(schedule.chunks()[chunk->second]);
-    std::vector<Region> regions(wanted.begin(), wanted.end());
-    for (Region& region : regions) region.tensor = 0;
-    digests.push_back(DigestOfViews(ViewsOf({&whole, 1}, regions), context_.pool));
-    if (context_.failpoints.Hit("send.chunk")) place[regions.front().offset] ^= std::byte{1};
+    digests.push_back(DigestOfViews(ViewsIn(place, wanted), context_.pool));
+    if (context_.failpoints.Hit("send.chunk")) place[wanted.front().offset] ^= std::byte{1};
   }
   return digests;
+}
+
+std::vector<Hash> StreamWalk::HashChunks(std::size_t reader, std::uint32_t tensor,
+                                         std::span<const std::byte> place) const {
+  std::vector<Hash> hashes;
+  if (!readers_[reader].signed_text) return hashes;
+  const Schedule& schedule = *readers_[reader].schedule;
+  const auto [first, last] = chunks_of_[reader].equal_range(tensor);
+  for (auto chunk = first; chunk != last; ++chunk) {
+    hashes.push_back(HashOfViews(ViewsIn(place, schedule.RegionsOf(schedule.chunks()[chunk->second])), &context_.pool));
+  }
+  return hashes;
+}
+
+void StreamWalk::Announce(const StreamReader& reader, wire::ReadyTensor ready, std::vector<Hash> hashes) {
+  if (!reader.signed_text) return context_.outbox.Put(reader.key, std::move(ready));
+  const wire::Message message = wire::TensorsReady{{std::move(ready)}};
+  context_.outbox.Put(reader.key, message);
+  context_.outbox.Put(reader.key,
+                      wire::Message(reader.signed_text->Sign(*context_.signing, 0, std::move(hashes), message)));
 }
 
 }  // namespace layercast

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "src/session/link/offered_version.h"
+#include "src/session/link/signed_text.h"
 #include "src/session/offer/serve_context.h"
 #include "src/session/offer/stream_blocks.h"
 #include "src/tensor/kernels/axis_amax.h"
@@ -29,6 +30,7 @@ struct StreamReader {
   SessionKey key;
   std::shared_ptr<const Schedule> schedule;            // the second owner is the service's cache
   std::map<std::uint32_t, AmaxRequest> amax_requests;  // by tensor
+  std::optional<SignedText> signed_text{};             // empty: nothing is to be signed
 };
 
 // How many bytes all walks of a publisher may have waiting for receivers. The walks that are under way have equal
@@ -74,6 +76,9 @@ class StreamWalk {
   void Send(std::uint32_t sequence, std::uint32_t tensor, const NamedTensor& named);
   TensorView CopyIn(const NamedTensor& named, std::span<std::byte> place) const;
   std::vector<Digest> DigestChunks(std::size_t reader, std::uint32_t tensor, std::span<std::byte> place) const;
+  std::vector<Hash> HashChunks(std::size_t reader, std::uint32_t tensor, std::span<const std::byte> place) const;
+  // Tells the reader of a tensor, and signs that if it asked for it.
+  void Announce(const StreamReader& reader, wire::ReadyTensor ready, std::vector<Hash> hashes);
   // Waits until the blocks are as `enough` says. Returns false if no reader is left.
   template <class Enough>
   bool AwaitReaders(const std::stop_token& stop, const Enough& enough);

@@ -108,6 +108,10 @@ std::vector<wire::Message> VersionDesk::Dispatch(const SessionKey& key, wire::Me
     End(key);
     return {};
   }
+  if (const auto* ask = std::get_if<wire::AskSigned>(&message)) {
+    OnAskSigned(session, *ask);
+    return {};
+  }
   if (const auto* lost = std::get_if<wire::RelayLost>(&message)) {
     OnRelayLost(key, session, *lost);
     return {};
@@ -245,7 +249,8 @@ std::vector<wire::Message> VersionDesk::OnSubscribe(const SessionKey& key, Sessi
                   .hold = session.hold,
                   .schedule = schedule,
                   .schedule_digest = subscribe.schedule_digest,
-                  .amax_requests = std::move(subscribe.amax_requests)});
+                  .amax_requests = std::move(subscribe.amax_requests),
+                  .signed_text = SignedTextOf(session)});
     return {};
   }
   // The walk sends from its own thread, so the answer has to be on its way before the walk starts.

@@ -80,6 +80,7 @@ class VersionDesk {
     std::shared_ptr<const VersionHold> hold;             // the second owner, for moments at a time, is digests_
     std::shared_ptr<const Schedule> schedule;            // the second owner is schedules_
     std::map<std::uint32_t, AmaxRequest> amax_requests;  // by tensor
+    std::optional<wire::AskSigned> asked_signed;         // empty: nothing is to be signed
     Deadline::Clock::time_point last_heard;
     Deadline::Clock::time_point subscribed;  // valid if it has a schedule
     bool complete = false;                   // it has said that it has everything
@@ -100,6 +101,9 @@ class VersionDesk {
   double CoreSeconds() const { return parts_.core_seconds() + digests_.core_seconds(); }
   std::vector<wire::ReaderStatus> ReadersOf(const OfferedVersion& version) const;
   wire::Welcome OnHello(const SessionKey& key, wire::Hello hello);
+  void OnAskSigned(Session& session, const wire::AskSigned& ask) const;
+  // What the session has signed, once it has a schedule; empty: nothing.
+  static std::optional<SignedText> SignedTextOf(const Session& session);
   std::vector<wire::Message> OnSubscribe(const SessionKey& key, Session& session, wire::Subscribe subscribe);
   void OnRelayLost(const SessionKey& key, const Session& session, const wire::RelayLost& lost);
   void OnProgress(const SessionKey& key, Session& session, const wire::Progress& progress);

@@ -21,7 +21,7 @@ void VersionDesk::StartWalkIfComplete(const Session& last) {
   std::vector<Session*> members;
   for (auto& [key, session] : sessions_) {
     if (!session.awaits_walk() || !session.IsOfOneReload(last)) continue;
-    readers.push_back({key, session.schedule, session.amax_requests});
+    readers.push_back({key, session.schedule, session.amax_requests, SignedTextOf(session)});
     members.push_back(&session);
   }
   if (readers.size() < last.hello.ranks) return;

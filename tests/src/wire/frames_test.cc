@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 #include <string_view>
 
@@ -14,6 +15,13 @@ namespace {
 std::vector<std::byte> Some(std::size_t count) {
   std::vector<std::byte> bytes(count);
   for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i * 7 + 1);
+  return bytes;
+}
+
+template <std::size_t kCount>
+std::array<std::byte, kCount> SomeOf(int first = 1) {
+  std::array<std::byte, kCount> bytes;
+  for (std::size_t i = 0; i < kCount; ++i) bytes[i] = static_cast<std::byte>(static_cast<std::size_t>(first) + i);
   return bytes;
 }
 
@@ -60,6 +68,8 @@ std::vector<Frame> Examples() {
       {1, 7, PublishFolder{"/a/b", "auto", "run", 42, "job-7"}},
       {1, 7, PublishedFolder{"run", 42, {1, 2}, 3, 4}},
       {1, 7, Hello{1, 2, "engine-0", 3, 1, 4, {"boot", "net", "0", "17@4026"}, "run-17", true, 42, {1, 2}}},
+      {1, 7, AskSigned{SomeOf<32>()}},
+      {1, 7, SignedDigests{{SomeOf<32>(3), SomeOf<32>(4)}, SomeOf<32>(5), SomeOf<64>()}},
   };
 }
 
@@ -141,6 +151,13 @@ TEST(Frames, OfEveryKindHaveTheirExactBytes) {
             "4c435746010001000700000000000000010002000800656e67696e652d30030000000000000001000000040000000400626f6f7403"
             "006e6574010030070031374034303236060072756e2d3137022a00000000000000"
             "01000000000000000200000000000000");
+  EXPECT_EQ(Hex(Encode(examples[29])),
+            "4c43574601001c0007000000000000000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20");
+  EXPECT_EQ(Hex(Encode(examples[30])),
+            "4c43574601001d00070000000000000002000000030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20212204"
+            "05060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f2021222305060708090a0b0c0d0e0f101112131415161718191a"
+            "1b1c1d1e1f20212223240102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f202122232425262728292a2b"
+            "2c2d2e2f303132333435363738393a3b3c3d3e3f40");
 }
 
 TEST(Frames, HaveTheBytesThatFormatMdSays) {

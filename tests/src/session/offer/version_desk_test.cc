@@ -38,9 +38,10 @@ class VersionDeskTest : public ::testing::Test {
                                         DeskOptions options = {.name = "publisher"}) {
     auto desk = std::make_unique<VersionDesk>(
         std::move(options),
-        VersionDesk::Parts{.context = {pool_, failpoints_, outbox_, memory_, nullptr, {}, asked_, take_offer_ids_},
-                           .channels = std::move(channels),
-                           .core_seconds = std::move(core_seconds)});
+        VersionDesk::Parts{
+            .context = {pool_, failpoints_, outbox_, memory_, nullptr, {}, asked_, nullptr, take_offer_ids_},
+            .channels = std::move(channels),
+            .core_seconds = std::move(core_seconds)});
     desk->Add(version_);
     return desk;
   }
