@@ -1,4 +1,5 @@
-// layercast keygen: makes keys, a server's, a client's or a job's. Prints what the server's list needs of them.
+// layercast keygen: makes keys, a server's, a client's, a job's, or one to sign versions by. Prints what the server's
+// list needs of them.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -7,6 +8,7 @@
 #include "cli/arguments/subcommand.h"
 #include "src/net/keys/admitted_keys.h"
 #include "src/net/keys/key_folder.h"
+#include "src/net/keys/signing_key.h"
 
 namespace layercast::cli {
 namespace {
@@ -29,11 +31,20 @@ class Keygen final : public Subcommand {
         ->needs(server)
         ->capture_default_str();
     app.add_option("--name", client_, "Of a client, for that line; by default the folder's name")->needs(server);
-    app.add_option("--secret", secret_, "Makes the secret of a job, this file, instead of a folder")->excludes(folder);
+    CLI::Option* const secret =
+        app.add_option("--secret", secret_, "Makes the secret of a job, this file, instead of a folder")
+            ->excludes(folder);
+    app.add_option("--sign", sign_,
+                   "Makes a key to sign versions by, this file, instead of a folder; and its public half, FILE.public")
+        ->excludes(folder)
+        ->excludes(secret);
   }
 
   void Run(Output& output) override {
-    if (folder_.empty() == secret_.empty()) throw UsageError("keygen: expected a folder, or --secret FILE");
+    if (folder_.empty() && secret_.empty() && sign_.empty()) {
+      throw UsageError("keygen: expected a folder, --secret FILE or --sign FILE");
+    }
+    if (!sign_.empty()) return MakeSigning(output);
     if (!secret_.empty()) {
       MakeJobSecret(secret_);
       return output.Print({{"secret", AbsolutePath(secret_)}},
@@ -48,6 +59,12 @@ class Keygen final : public Subcommand {
   }
 
  private:
+  void MakeSigning(Output& output) const {
+    const PublicKey key = MakeSigningKey(sign_);
+    output.Print({{"sign", AbsolutePath(sign_)}, {"trust", AbsolutePath(sign_ + ".public")}, {"key", ToText(key)}},
+                 sign_ + ": for whoever publishes (--sign). Engines need " + sign_ + ".public (--trust)\n");
+  }
+
   // Throws what ParseClients throws.
   static Roles RolesOf(const std::string& text) {
     const PublicKey any{};
@@ -67,6 +84,7 @@ class Keygen final : public Subcommand {
   std::string roles_ = "read";
   std::string client_;
   std::string secret_;
+  std::string sign_;
 };
 
 }  // namespace

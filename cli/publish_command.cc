@@ -160,6 +160,7 @@ class Publish final : public Subcommand {
                 "Folders of which publish --to may have this publish what is there")
         ->excludes(to);
     keys_.Declare(app);
+    keys_.DeclareSign(app);
     DeclareLogFormat(app);
     DeclareMetrics(app, options_.metrics_bind, options_.metrics_open);
   }

@@ -129,6 +129,7 @@ class Serve final : public Subcommand {
     DeclareList(app, "--allow-path", options_.allow_paths,
                 "Folders in which reload, verify, export and adapters may name paths; over tcp:// by default none");
     keys_.Declare(app);
+    keys_.DeclareTrust(app);
     DeclareLogFormat(app);
     DeclareMetrics(app, options_.metrics.bind, options_.metrics.open);
     app.add_option("--chunk-bytes", options_.ranks.chunk_bytes, "The most that a rank asks a publisher for at once")

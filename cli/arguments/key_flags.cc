@@ -26,10 +26,26 @@ void KeyFlags::Declare(CLI::App& app) {
       ->group("");
 }
 
+void KeyFlags::DeclareSign(CLI::App& app) {
+  app.add_option("--sign", options_.sign,
+                 "Signs versions by this key of `layercast keygen --sign`, for engines that ask for it; by default "
+                 "LAYERCAST_SIGN");
+}
+
+void KeyFlags::DeclareTrust(CLI::App& app) {
+  app.add_option("--trust", options_.trust,
+                 "Takes versions alone that are signed by a key of this list, whose lines `layercast keygen` makes; by "
+                 "default LAYERCAST_TRUST");
+  app.add_flag("--allow-unsigned", options_.allow_unsigned,
+               "Where some are trusted: takes weights also from paths and from other engines, which nobody signs");
+}
+
 KeyOptions KeyFlags::options() const {
   KeyOptions options = options_;
   if (!options.folder.empty()) options.folder = AbsolutePath(options.folder);
   if (!options.secret.empty()) options.secret = AbsolutePath(options.secret);
+  if (!options.sign.empty()) options.sign = AbsolutePath(options.sign);
+  if (!options.trust.empty()) options.trust = AbsolutePath(options.trust);
   return options;
 }
 

@@ -1,4 +1,5 @@
-// --keys, --secret and --insecure, which every subcommand has that connects or listens.
+// --keys, --secret and --insecure, which every subcommand has that connects or listens; --sign of who publishes,
+// --trust of who takes versions.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,6 +13,8 @@ namespace layercast::cli {
 class KeyFlags {
  public:
   void Declare(CLI::App& app);
+  void DeclareSign(CLI::App& app);
+  void DeclareTrust(CLI::App& app);
   // The paths are absolute, because the processes of an engine's ranks open them too.
   KeyOptions options() const;
   // Throws what Keys::From throws.

@@ -103,6 +103,8 @@ class Publisher(OfOneProcess):
         keys: a folder of ``layercast keygen``: who may take versions. By default that of ``LAYERCAST_KEYS``.
         secret: instead of it, a file that all processes of a job have. By default that of ``LAYERCAST_SECRET``.
         insecure: no keys; an address beyond loopback is refused without keys or this.
+        sign: a file of ``layercast keygen --sign``, by which versions are signed for engines that ask for it. By default
+            that of ``LAYERCAST_SIGN``.
         retained_versions: how many are kept; older ones that are not pinned are evicted.
         retained_bytes: older ones are evicted while all that are kept take more memory; 0: no bound.
         evicted_versions: how many evicted ones live on for those that still read them.
@@ -136,6 +138,7 @@ class Publisher(OfOneProcess):
         keys: str | os.PathLike[str] = "",
         secret: str | os.PathLike[str] = "",
         insecure: bool = False,
+        sign: str | os.PathLike[str] = "",
         retained_versions: int = 2,
         retained_bytes: int = 0,
         evicted_versions: int = 2,
@@ -161,6 +164,7 @@ class Publisher(OfOneProcess):
             keys=os.fspath(keys),
             secret=os.fspath(secret),
             insecure=insecure,
+            sign=os.fspath(sign),
             retained_versions=retained_versions,
             retained_bytes=retained_bytes,
             evicted_versions=evicted_versions,

@@ -61,6 +61,9 @@ class Receiver(OfOneProcess):
         keys: a folder of ``layercast keygen``, by which publishers and relays admit this rank; ``secret``: a job's file
             instead; ``insecure``: neither, also where ``relay`` is beyond loopback. By default the environment's
             (``LAYERCAST_KEYS``, ``LAYERCAST_SECRET``).
+        trust: a list of public keys of ``layercast keygen --sign``: a version that none of them has signed is refused. By
+            default that of ``LAYERCAST_TRUST``. ``allow_unsigned``: nevertheless takes weights from paths and other
+            engines, which nobody signs.
 
     Also takes ``power_of_two_scales``, ``requantize``, ``row_alignment``, ``column_alignment``, ``transposed`` and
     ``column_major``, for quantized layers. Raises InvalidArgument, Unsupported, NotFound.
@@ -243,7 +246,7 @@ class Receiver(OfOneProcess):
 
 _LAYOUT = {"power_of_two_scales", "requantize", "row_alignment", "column_alignment", "transposed", "column_major"}
 _PARALLEL = {"ep_rank", "ep_size", "pp_rank", "pp_size"}
-_KEYS = {"keys", "secret", "insecure"}
+_KEYS = {"keys", "secret", "insecure", "trust", "allow_unsigned"}
 _HOW = {"commit", "engine", "channel", "timeout", "peer_timeout", "threads", "buffer_limit", "relay"} | _KEYS
 _OPTIONS = _LAYOUT | _PARALLEL | _HOW
 
@@ -258,5 +261,5 @@ def known_options(options: dict[str, Any], names: set[str]) -> dict[str, Any]:
     for name in options:
         if name not in names:
             raise InvalidArgument(f"no option '{name}': expected one of {', '.join(sorted(names))}")
-    paths = {name: os.fspath(options[name]) for name in ("keys", "secret") if name in options}
+    paths = {name: os.fspath(options[name]) for name in ("keys", "secret", "trust") if name in options}
     return options | paths

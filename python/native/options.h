@@ -59,11 +59,14 @@ inline std::chrono::milliseconds Seconds(const nb::kwargs& options, const char* 
   return FromSeconds(name, Option(options, name, otherwise));
 }
 
-// `keys`, `secret` and `insecure`.
+// `keys`, `secret` and `insecure`; `sign`, `trust` and `allow_unsigned`.
 inline KeyOptions KeysFrom(const nb::kwargs& options) {
   return {.folder = Option(options, "keys", std::string()),
           .secret = Option(options, "secret", std::string()),
-          .insecure = Option(options, "insecure", false)};
+          .insecure = Option(options, "insecure", false),
+          .sign = Option(options, "sign", std::string()),
+          .trust = Option(options, "trust", std::string()),
+          .allow_unsigned = Option(options, "allow_unsigned", false)};
 }
 
 }  // namespace layercast::python

@@ -45,3 +45,29 @@ def test_what_is_no_key_is_refused_where_it_is_given(tmp_path, folder, buffers):
                  lambda: layercast.Receiver(folder, buffers=buffers(folder), keys=tmp_path / "none")):
         with pytest.raises(layercast.NotFound, match="none"):
             make()
+
+
+@pytest.fixture
+def signing(tmp_path):
+    """A key of a publisher that signs (the test vector of RFC 8032, 7.1), and what trusts it."""
+    key, trusted = tmp_path / "trainer", tmp_path / "trainer.public"
+    key.touch(mode=0o600)
+    key.write_text("layercast-signing-secret-1 4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb\n")
+    trusted.touch(mode=0o644)
+    trusted.write_text("layercast-signing-1 3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c\n")
+    return key, trusted
+
+
+def test_a_receiver_that_trusts_a_key_takes_what_is_signed_and_what_its_process_brings(folder, buffers, policy, signing):
+    key, trusted = signing
+    with (layercast.Publisher(sign=key) as signs, layercast.Publisher() as does_not,
+          layercast.Receiver(folder, buffers=buffers(folder), trust=trusted) as receiver):
+        signs.publish(policy, step=1)
+        does_not.publish(policy, step=2)
+        assert receiver.reload_weights(signs.endpoint)
+        with pytest.raises(layercast.Error, match="is not signed"):
+            receiver.reload_weights(does_not.endpoint)
+        with pytest.raises(layercast.Error, match="nobody signs what comes from a path"):
+            receiver.reload_weights(folder)
+        assert receiver.version.step == 1
+        receiver.reload_weights([(name, parameter.detach()) for name, parameter in policy.named_parameters()])

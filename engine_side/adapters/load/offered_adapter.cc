@@ -103,6 +103,12 @@ OfferedAdapter FindAdapter(const AdapterSource& source, const AskingRank& asking
     throw Error(ErrorCode::kInvalidArgument, "an adapter: expected a folder or publishers, got " +
                                                  std::string(source.path.empty() ? "neither" : "both"));
   }
+  if (!source.path.empty() && !asking.options.keys.may_be_unsigned()) {
+    throw Error(ErrorCode::kPermissionDenied,
+                "nobody signs an adapter that comes from a path, and here is taken what is signed by " +
+                    asking.options.keys.trusted()->source() +
+                    " (--trust) alone: expected a publisher that signs, or --allow-unsigned");
+  }
   return source.path.empty() ? AtPublishers(source, asking) : InFolder(source.path);
 }
 

@@ -40,9 +40,11 @@ class Receiver::Impl {
 
   void Stage(ReloadSource source, std::uint64_t attempt) {
     if (source.from == nullptr) throw Error(ErrorCode::kInvalidArgument, "a source of no known kind");
+    // The first load of an engine's own checkpoint is no reload: whoever starts it has said which.
+    const bool reload = served_.version() || served_.torn() || source.from->is_published();
+    if (reload) stager_.ExpectVouchedFor(source);
     Start();
-    // Failpoints are for reloads: the first load of an engine's own checkpoint does not count.
-    failpoints_.Suspend(!served_.version() && !served_.torn() && !source.from->is_published());
+    failpoints_.Suspend(!reload);
     attempt_ = attempt != 0 ? attempt : attempt_.load() + 1;
     OrFail([&] {
       if (source.partial) CheckMayBePartial(source);

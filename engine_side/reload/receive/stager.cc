@@ -103,6 +103,13 @@ StageWork& Stager::work() {
   return host_work_;
 }
 
+void Stager::ExpectVouchedFor(const ReloadSource& source) const {
+  if (keys_.may_be_unsigned() || source.from->is_vouched_for()) return;
+  throw Error(ErrorCode::kPermissionDenied,
+              "nobody signs what comes from a path or from another engine, and this engine takes what is signed by " +
+                  keys_.trusted()->source() + " (--trust) alone: expected a publisher that signs, or --allow-unsigned");
+}
+
 void Stager::Open(ReloadSource source, std::uint64_t attempt, const Origin& origin, std::stop_token stop) {
   request_ = std::move(source);
   context_.layout = &layout();

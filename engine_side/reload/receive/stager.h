@@ -40,6 +40,8 @@ class Stager {
          std::vector<std::unique_ptr<Transport>> transports = {});
   ~Stager();
 
+  // Throws kPermissionDenied if versions have to be signed, and nobody signs this source's.
+  void ExpectVouchedFor(const ReloadSource& source) const;
   // Finds out what the source holds and makes the plan. Everything that can be refused before a byte moves is refused
   // here. `attempt` is as in Receiver::Stage, and `origin` is what FromOrigin reads again. Once `stop` is requested,
   // this and Receive soon end in kCancelled.

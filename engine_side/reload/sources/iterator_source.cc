@@ -18,6 +18,7 @@ class IteratorSource final : public WalkSource {
       : iterator_(std::move(iterator)), specs_(std::move(specs)), form_(form) {}
 
   Form form() const override { return form_; }
+  bool is_vouched_for() const override { return true; }  // by this process, which brings it
 
   Opened Open(const SourceContext& context) override {
     context.report.channel = kLineage;

@@ -15,6 +15,7 @@ class KeptSource final : public WalkSource {
       : tensors_(std::move(tensors)), specs_(std::move(specs)), version_(std::move(version)), served_digest_(digest) {}
 
   Form form() const override { return Form::kKernel; }
+  bool is_vouched_for() const override { return true; }  // it was taken before
 
   Opened Open(const SourceContext& context) override {
     context.report.channel = "previous";

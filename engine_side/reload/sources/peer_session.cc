@@ -67,8 +67,18 @@ void PeerSession::Reach() {
 }
 
 PeerSession::PlannedFor PeerSession::PlannedForOf(const MergedVersion& merged) const {
-  return {merged.manifest.version(), merged.manifest.layout_digest(), merged.parts, session_->mode(),
-          session_->configs()};
+  Hash forms{};
+  if (environment_.keys.trusted() != nullptr) {  // a digest would tell accidents alone
+    Hasher all;
+    for (const Manifest& manifest : session_->manifests()) all.Update(manifest.Encode());
+    forms = all.Finish();
+  }
+  return {merged.manifest.version(),
+          merged.manifest.layout_digest(),
+          merged.parts,
+          session_->mode(),
+          session_->configs(),
+          forms};
 }
 
 void PeerSession::Close() {
@@ -132,6 +142,7 @@ FetchOptions PeerSession::HowToFetch() {
   fetch.layouts = &layouts_;
   if (request_->lender) fetch.role = "lender";
   fetch.keys = environment_.keys;
+  fetch.may_be_unsigned = request_->lender && environment_.keys.may_be_unsigned();
   fetch.channel = channel_;
   fetch.digest = request_->digest;
   fetch.into = Into();

@@ -16,6 +16,7 @@
 #include "layercast/receiver_options.h"
 #include "layercast/report.h"
 #include "src/base/failpoint.h"
+#include "src/base/hash/sha256.h"
 #include "src/base/threads/worker_pool.h"
 #include "src/session/choose/channel_chooser.h"
 #include "src/session/fetch/fetch.h"
@@ -89,6 +90,7 @@ class PeerSession {
     HeldParts parts;
     PublishMode mode;
     std::vector<std::string> configs;
+    Hash forms{};  // of all manifests' forms, where versions have to be signed
     bool operator==(const PlannedFor&) const = default;
   };
   PlannedFor PlannedForOf(const MergedVersion& merged) const;

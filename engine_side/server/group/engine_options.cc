@@ -7,7 +7,7 @@
 namespace layercast {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeldScales, inputs, kv_cache)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KeyOptions, folder, secret, insecure)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KeyOptions, folder, secret, insecure, sign, trust, allow_unsigned)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EngineOptions, engine, model, draft, tp_size, pp_size, pp_layers, expert_parallel,
                                    expert_placement, recipe, power_of_two_scales, requantize, scales, weight_rules,
                                    chunk_bytes, buffer_limit, channel, relay, keys, commit, max_num_seqs, max_model_len,

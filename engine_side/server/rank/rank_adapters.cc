@@ -109,7 +109,7 @@ RankAdapters::RankAdapters(std::unique_ptr<Module> model, const EngineOptions& o
   }
   receiver_options_.on_progress = nullptr;  // which tells of the base
   CheckRelay(receiver.relay);
-  receiver_ = ReceiverInto(slots_, std::move(model));
+  receiver_ = ReceiverInto(slots_, std::move(model), receiver_options_);
   receiver_options_.relay.clear();  // what is loaded to be compared is not served on
   lent_.resize(options.adapter_slots + (host_copies_ ? host_copies_->sizes().slots : 0));
 }
@@ -119,11 +119,11 @@ SlotCopier::Place RankAdapters::At(std::size_t place) {
   return {*host_copies_, place - options_.adapter_slots};
 }
 
-std::unique_ptr<AdapterReceiver> RankAdapters::ReceiverInto(const AdapterSlots& slots,
-                                                            std::unique_ptr<Module> model) const {
+std::unique_ptr<AdapterReceiver> RankAdapters::ReceiverInto(const AdapterSlots& slots, std::unique_ptr<Module> model,
+                                                            const ReceiverOptions& receiver) const {
   const AdapterOptions options{
       .max_rank = slots.sizes().max_rank, .modules = options_.adapter_modules, .dtype = slots.sizes().dtype};
-  return std::make_unique<AdapterReceiver>(std::move(model), parallel_, options, BuffersOf(slots), receiver_options_);
+  return std::make_unique<AdapterReceiver>(std::move(model), parallel_, options, BuffersOf(slots), receiver);
 }
 
 Json RankAdapters::Fill(const Json& params) {
@@ -212,7 +212,10 @@ Json RankAdapters::Compare(const Json& params) {
   AdapterSlotSizes one = slots_.sizes();
   one.slots = 1;
   const AdapterSlots cold({slots_.terms().begin(), slots_.terms().end()}, one, memory, memory);
-  const std::vector<AdapterNumbers> numbers = NumbersOf(ReceiverInto(cold, build_())->Load(0, SourceOf(params)));
+  ReceiverOptions beside = receiver_options_;
+  beside.keys.allow_unsigned = true;  // what is loaded to be compared is served to nobody
+  const std::vector<AdapterNumbers> numbers =
+      NumbersOf(ReceiverInto(cold, build_(), beside)->Load(0, SourceOf(params)));
 
   Comparison comparison(parallel_.engine_rank());
   const CapturedBuffers served = CapturedBuffers::Adopt(slots.Buffers(slot));

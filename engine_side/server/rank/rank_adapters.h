@@ -63,7 +63,8 @@ class RankAdapters {
   RankAdapters(std::unique_ptr<Module> model, const EngineOptions& options, const ParallelConfig& parallel,
                const BuildModel& build, const Memory& memory, const ReceiverOptions& receiver);
   SlotCopier::Place At(std::size_t place);
-  std::unique_ptr<AdapterReceiver> ReceiverInto(const AdapterSlots& slots, std::unique_ptr<Module> model) const;
+  std::unique_ptr<AdapterReceiver> ReceiverInto(const AdapterSlots& slots, std::unique_ptr<Module> model,
+                                                const ReceiverOptions& receiver) const;
   Json Take(std::size_t slot, const Json& lent, std::uint64_t load);
 
   const EngineOptions& options_;
