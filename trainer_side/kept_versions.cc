@@ -15,6 +15,7 @@ namespace {
 
 // How long to wait until a version that has expired is released. If all goes well, it does not take that long.
 constexpr std::chrono::milliseconds kLettingGo{1000};
+constexpr std::chrono::hours kLongestHold{24};
 
 // Counts memory once, however many versions hold it.
 class CountedMemory {
@@ -71,6 +72,8 @@ void KeptVersions::Add(std::shared_ptr<PublishedState> state, const PublishOptio
   runs.last_step = options.step;
   runs.restored = false;
   current_.push_back({.state = std::move(state), .published_ms = MillisecondsSince1970()});
+  offered_.push_back({options.lineage, options.step, current_.back().version().digest, *options.run});
+  if (offered_.size() > kMostRemembered) offered_.pop_front();
   EvictOld();
 }
 
@@ -84,6 +87,8 @@ void KeptVersions::Restore(std::shared_ptr<PublishedState> state, const StoredVe
   runs_[stored.version().lineage] = std::move(known);
   if (stored.shadowed) state->offered->Shadow();
   current_.push_back({.state = std::move(state), .published_ms = stored.record.published_ms});
+  offered_.push_back(
+      {stored.version().lineage, stored.version().step, current_.back().version().digest, stored.record.run});
   EvictOld();
 }
 
@@ -103,9 +108,9 @@ std::shared_ptr<PublishedState> KeptVersions::Restored(const Version& version, c
 }
 
 void KeptVersions::EvictOld() {
-  const auto unpinned = [this] { return std::ranges::count(current_, false, &Kept::pinned); };
+  const auto unpinned = [this] { return std::ranges::count(current_, false, &Kept::stays); };
   const auto oldest = [this] {
-    return static_cast<std::size_t>(std::ranges::find(current_, false, &Kept::pinned) - current_.begin());
+    return static_cast<std::size_t>(std::ranges::find(current_, false, &Kept::stays) - current_.begin());
   };
   while (static_cast<std::size_t>(unpinned()) > limits_.retained_versions) EvictAt(oldest(), false);
   while (oldest() + 1 < current_.size() && IsOverBytes()) EvictAt(oldest(), false);
@@ -193,13 +198,42 @@ wire::VersionsAnswer KeptVersions::List(const DurableVersions* durable) const {
          .added_bytes = memory.Add(*kept->state),
          .readers = static_cast<std::uint32_t>(offered.readers()),
          .published_ms = kept->published_ms,
-         .pinned = kept->pinned,
+         .pinned = kept->stays(),
          .evicted = evicted || offered.retired(),
          .shadowed = offered.shadowed(),
          .durability = static_cast<std::uint8_t>(durable == nullptr ? Durability::kNone : durable->Of(offered))});
   }
   answer.memory_bytes = memory.total();
   return answer;
+}
+
+wire::OfferedVersions KeptVersions::OfferedSince(const wire::OfferedSince& since) const {
+  const std::lock_guard lock(mutex_);
+  const auto is_it = [&](const wire::OfferedName& name) {
+    return name.lineage == since.lineage && name.step == since.step && (!since.digest || name.digest == since.digest);
+  };
+  const auto reversed = offered_ | std::views::reverse;
+  const auto found = std::ranges::find_if(reversed, is_it);
+  wire::OfferedVersions answer{.known = found != reversed.end(), .newest = Newest(since.lineage), .since = {}};
+  for (auto at = answer.known ? found.base() : offered_.begin(); at != offered_.end(); ++at) {
+    if (at->lineage != since.lineage) continue;
+    if (answer.known && at->step <= since.step) answer.shadowed = true;
+    if (answer.known || at->step > since.step) answer.since.push_back(*at);
+  }
+  return answer;
+}
+
+// That engines take who name no version.
+std::vector<wire::OfferedName> KeptVersions::Newest(const std::string& lineage) const {
+  const Kept* newest = nullptr;
+  for (const Kept& kept : current_ | std::views::reverse) {
+    if (kept.state->offered->shadowed() || kept.state->offered->retired()) continue;
+    if (newest == nullptr || kept.version().lineage == lineage) newest = &kept;
+    if (newest->version().lineage == lineage) break;
+  }
+  if (newest == nullptr) return {};
+  const Version& version = newest->version();
+  return {{version.lineage, version.step, version.digest, newest->state->offered->provenance().run}};
 }
 
 std::size_t KeptVersions::Find(const Version& version) const {
@@ -214,19 +248,31 @@ std::size_t KeptVersions::Find(const Version& version) const {
 void KeptVersions::Pin(const wire::PinVersion& order) {
   const std::lock_guard lock(mutex_);
   Kept& kept = current_[Find({order.lineage, order.step, order.digest})];
-  const auto pinned = static_cast<std::size_t>(std::ranges::count(current_, true, &Kept::pinned));
-  if (order.pinned && !kept.pinned && pinned >= kMostPinned) {
-    throw Error(ErrorCode::kResourceExhausted,
-                std::to_string(pinned) + " versions are pinned, the most that may be: unpin one");
-  }
+  if (order.pinned) ExpectRoomToPin(kept);
   kept.pinned = order.pinned;
   EvictOld();
+}
+
+void KeptVersions::Hold(const wire::HoldVersion& order) {
+  const std::lock_guard lock(mutex_);
+  Kept& kept = current_[Find({order.lineage, order.step, order.digest})];
+  if (order.lease_ms > 0) ExpectRoomToPin(kept);
+  const auto lease = std::min<std::uint64_t>(order.lease_ms, std::chrono::milliseconds(kLongestHold).count());
+  kept.held_until = std::chrono::steady_clock::now() + std::chrono::milliseconds(lease);
+  EvictOld();
+}
+
+void KeptVersions::ExpectRoomToPin(const Kept& kept) const {
+  const auto pinned = static_cast<std::size_t>(std::ranges::count(current_, true, &Kept::stays));
+  if (kept.stays() || pinned < kMostPinned) return;
+  throw Error(ErrorCode::kResourceExhausted,
+              std::to_string(pinned) + " versions are pinned, the most that may be: unpin one");
 }
 
 void KeptVersions::Evict(const wire::EvictVersion& order) {
   const std::lock_guard lock(mutex_);
   const std::size_t index = Find({order.lineage, order.step, order.digest});
-  if (current_[index].pinned) {
+  if (current_[index].stays()) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "version " + current_[index].version().ToString() + " is pinned: unpin it before it is evicted");
   }

@@ -2,8 +2,10 @@
 // Used by the publisher.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -46,16 +48,21 @@ class KeptVersions {
 
   // `durable`: null: there is no store.
   wire::VersionsAnswer List(const DurableVersions* durable) const;
+  // Also what is kept no longer: the last kMostRemembered that were offered.
+  wire::OfferedVersions OfferedSince(const wire::OfferedSince& since) const;
   // Throw kNotFound, listing what there is. Pin throws kResourceExhausted if too many are, Evict kFailedPrecondition if
   // the version is pinned.
   void Pin(const wire::PinVersion& order);
   void Evict(const wire::EvictVersion& order);
+  // Pins a version until a lease ends, for whoever is to take it soon. It counts as pinned meanwhile.
+  void Hold(const wire::HoldVersion& order);
   std::string NewestLineage() const;  // empty: nothing is kept
 
   // Called when the service has stopped.
   void Orphan();
 
   static constexpr std::size_t kMostPinned = 16;
+  static constexpr std::size_t kMostRemembered = 1024;
 
  private:
   struct Kept {
@@ -63,8 +70,10 @@ class KeptVersions {
     std::uint64_t published_ms = 0;
     bool pinned = false;
     bool ordered = false;  // evicted by an order, and not by newer versions
+    std::chrono::steady_clock::time_point held_until{};
 
     const Version& version() const { return state->offered->manifest().version(); }
+    bool stays() const { return pinned || std::chrono::steady_clock::now() < held_until; }
   };
   // What was published of a lineage. Value.
   struct Runs {
@@ -79,14 +88,17 @@ class KeptVersions {
   bool IsOverBytes() const;
   void EvictAt(std::size_t index, bool ordered);
   std::size_t Find(const Version& version) const;
+  void ExpectRoomToPin(const Kept& kept) const;
+  std::vector<wire::OfferedName> Newest(const std::string& lineage) const;
 
   void EraseReleased();
 
   const Limits limits_;
   mutable std::mutex mutex_;
-  std::vector<Kept> current_;         // oldest first; guarded by mutex_
-  std::vector<Kept> evicted_;         // in the order of their eviction; guarded by mutex_
-  std::map<std::string, Runs> runs_;  // by lineage; guarded by mutex_
+  std::vector<Kept> current_;              // oldest first; guarded by mutex_
+  std::vector<Kept> evicted_;              // in the order of their eviction; guarded by mutex_
+  std::map<std::string, Runs> runs_;       // by lineage; guarded by mutex_
+  std::deque<wire::OfferedName> offered_;  // in this order; guarded by mutex_
 };
 
 }  // namespace layercast

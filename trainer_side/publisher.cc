@@ -115,7 +115,11 @@ class Publisher::Impl final : public VersionKeeper {
   std::string endpoint() const { return service_.endpoint(); }
   std::string metrics_address() const { return metrics_ == nullptr ? "" : metrics_->address(); }
   wire::VersionsAnswer List() const override { return kept_.List(durable_.get()); }
+  wire::OfferedVersions OfferedSince(const wire::OfferedSince& since) const override {
+    return kept_.OfferedSince(since);
+  }
   void Pin(const wire::PinVersion& order) override { kept_.Pin(order); }
+  void Hold(const wire::HoldVersion& order) override { kept_.Hold(order); }
   void Evict(const wire::EvictVersion& order) override {
     kept_.Evict(order);
     orders_.Free();

@@ -40,7 +40,10 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {"
                                                                                "publish_folder",
                                                                                "published_folder",
                                                                                "ask_signed",
-                                                                               "signed_digests"};
+                                                                               "signed_digests",
+                                                                               "offered_since",
+                                                                               "offered_versions",
+                                                                               "hold_version"};
 
 // Every field here is called what its errors call it, in whichever part of it they are.
 
@@ -292,6 +295,27 @@ void Fields(auto& archive, Is<SignedDigests> auto& digests) {
                       [&](auto& hash) { archive.Array(hash, "chunk hash"); });
   archive.Array(digests.key, "key");
   archive.Array(digests.signature, "signature");
+}
+
+void Fields(auto& archive, Is<OfferedSince> auto& since) { Named(archive, since); }
+
+void OfferedNames(auto& archive, auto& names, std::string_view field) {
+  List<std::uint32_t>(archive, names, 28, field, [&](auto& name) {
+    Named(archive, name);
+    Text(archive, name.run, "run");
+  });
+}
+
+void Fields(auto& archive, Is<OfferedVersions> auto& offered) {
+  Flag(archive, offered.known, "known");
+  Flag(archive, offered.shadowed, "shadowed");
+  OfferedNames(archive, offered.newest, "newest");
+  OfferedNames(archive, offered.since, "since");
+}
+
+void Fields(auto& archive, Is<HoldVersion> auto& hold) {
+  Named(archive, hold);
+  archive.Number(hold.lease_ms, "lease");
 }
 
 template <typename Empty>

@@ -319,11 +319,49 @@ struct SignedDigests {
   bool operator==(const SignedDigests&) const = default;
 };
 
+// Asks what a publisher has offered since this version. Answered with OfferedVersions.
+struct OfferedSince {
+  std::string lineage;
+  std::uint64_t step = 0;
+  Digest digest;  // none: the last one of that name
+  bool operator==(const OfferedSince&) const = default;
+};
+
+struct OfferedName {
+  std::string lineage;
+  std::uint64_t step = 0;
+  Digest digest;
+  std::string run{};  // as in Welcome
+  bool operator==(const OfferedName&) const = default;
+};
+
+// Of one lineage, also what is kept no longer, as far as the publisher remembers.
+struct OfferedVersions {
+  bool known = false;     // the version that was asked about: it was offered here
+  bool shadowed = false;  // and a later run of the lineage has taken its step over
+  // The newest that engines can take, of that lineage if there is one; else of any. At most one.
+  std::vector<OfferedName> newest;
+  // In the order in which they were offered, after the version. If that is not known: all that have a later step.
+  std::vector<OfferedName> since;
+  bool operator==(const OfferedVersions&) const = default;
+};
+
+// Has a version that is kept stay for so long from now on, as if it were pinned; 0: no longer. Answered with
+// VersionsAnswer.
+struct HoldVersion {
+  std::string lineage;
+  std::uint64_t step = 0;
+  Digest digest;
+  std::uint64_t lease_ms = 0;
+  bool operator==(const HoldVersion&) const = default;
+};
+
 // The messages in the order of their type numbers, which begin with 1.
-using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorsReady, TensorDone, StreamEnd,
-                             Ping, Pong, Bye, Refused, StatusRequest, StatusAnswer, MoreDigests, FetchFrom, RelayLost,
-                             ChunksReady, Progress, CostRequest, ServingCost, VersionsRequest, VersionsAnswer,
-                             PinVersion, EvictVersion, PublishFolder, PublishedFolder, AskSigned, SignedDigests>;
+using Message =
+    std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorsReady, TensorDone, StreamEnd, Ping, Pong,
+                 Bye, Refused, StatusRequest, StatusAnswer, MoreDigests, FetchFrom, RelayLost, ChunksReady, Progress,
+                 CostRequest, ServingCost, VersionsRequest, VersionsAnswer, PinVersion, EvictVersion, PublishFolder,
+                 PublishedFolder, AskSigned, SignedDigests, OfferedSince, OfferedVersions, HoldVersion>;
 
 struct Frame {
   std::uint16_t protocol = kNewestProtocol;  // the one that the sender speaks

@@ -14,6 +14,11 @@ constexpr std::size_t kMostUnderWay = 16;
 std::optional<std::vector<wire::Message>> OrderDesk::Take(const SessionKey& key, const wire::Message& message) {
   using Messages = std::vector<wire::Message>;
   if (std::holds_alternative<wire::VersionsRequest>(message)) return Messages{Keeper().List()};
+  if (const auto* since = std::get_if<wire::OfferedSince>(&message)) return Messages{Keeper().OfferedSince(*since)};
+  if (const auto* hold = std::get_if<wire::HoldVersion>(&message)) {
+    Keeper().Hold(*hold);
+    return Messages{Keeper().List()};
+  }
   if (const auto* pin = std::get_if<wire::PinVersion>(&message)) {
     Keeper().Pin(*pin);
     return Messages{Keeper().List()};

@@ -1,5 +1,5 @@
-// What a publisher answers outside any session about the versions that it keeps: a list of them, and orders to pin, to
-// evict, to publish a folder. Part of the desk of versions.
+// What a publisher answers outside any session about the versions that it keeps: a list of them, what was offered
+// before, and orders to pin, to hold, to evict, to publish a folder. Part of the desk of versions.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,9 @@ class VersionKeeper {
 
   virtual ~VersionKeeper() = default;
   virtual wire::VersionsAnswer List() const = 0;
+  virtual wire::OfferedVersions OfferedSince(const wire::OfferedSince& since) const = 0;
   virtual void Pin(const wire::PinVersion& order) = 0;
+  virtual void Hold(const wire::HoldVersion& order) = 0;
   virtual void Evict(const wire::EvictVersion& order) = 0;
   // Returns at once, and answers when the version is offered or was refused.
   virtual void Publish(wire::PublishFolder order, Answer answer) = 0;

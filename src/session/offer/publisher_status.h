@@ -12,9 +12,12 @@ namespace layercast {
 
 // Asks over the control link, without a session. Throws kUnavailable or kDeadlineExceeded naming the publisher.
 wire::StatusAnswer AskPublisherStatus(const std::string& endpoint, const Keys& keys, Deadline deadline);
-// The same, for the versions that it keeps; `order` is a VersionsRequest, PinVersion or EvictVersion. Throws what the
-// publisher refuses with, too.
+// The same, for the versions that it keeps; `order` is a VersionsRequest, PinVersion, HoldVersion or EvictVersion.
+// Throws what the publisher refuses with, too.
 wire::VersionsAnswer AskVersions(const std::string& endpoint, const Keys& keys, wire::Message order, Deadline deadline);
+// What it has offered since a version.
+wire::OfferedVersions AskOffered(const std::string& endpoint, const Keys& keys, wire::OfferedSince since,
+                                 Deadline deadline);
 // Has the publisher publish a folder, and waits until the version is offered.
 wire::PublishedFolder OrderFolder(const std::string& endpoint, const Keys& keys, wire::PublishFolder order,
                                   Deadline deadline);
