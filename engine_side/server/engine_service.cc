@@ -12,7 +12,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,23 +20,27 @@
 #include "engine_side/server/generate/generator.h"
 #include "engine_side/server/group/model_files.h"
 #include "engine_side/server/group/relay_counts.h"
+#include "engine_side/server/group/reload_request.h"
+#include "engine_side/server/reload/followed_publisher.h"
 #include "engine_side/server/reload/reloader.h"
 #include "engine_side/server/reload/sleeper.h"
+#include "engine_side/server/reload/trial.h"
+#include "engine_side/server/reload/version_waits.h"
 #include "engine_side/server/request_paths.h"
 #include "engine_side/server/served_weights.h"
+#include "engine_side/server/slow_calls.h"
 #include "engine_side/server/start_checks.h"
+#include "engine_side/server/update_bracket.h"
 #include "layercast/error.h"
 #include "layercast/model/config.h"
 #include "src/base/log.h"
-#include "src/base/threads/bounded_queue.h"
-#include "src/base/threads/thread_name.h"
 
 namespace layercast {
 namespace {
 
-constexpr std::size_t kQueuedCalls = 64;
 constexpr std::chrono::milliseconds kHoldLease{10'000};
 constexpr std::chrono::milliseconds kPauseLease{60'000};
+constexpr std::chrono::milliseconds kVersionWait{300'000};
 
 // Of the reload that a call is about.
 std::uint64_t TicketFrom(const Json& params) { return params.at("ticket").get<std::uint64_t>(); }
@@ -59,7 +62,17 @@ class EngineService::Impl {
         generator_(ranks_, adapters_),
         reloader_(ranks_, generator_, adapters_, options.pause_mode),
         sleeper_(ranks_, generator_, reloader_),
-        worker_([this] { Work(); }) {
+        trial_({.reload = [this](const Json& params) { return Reload(params); },
+                .served = [this] { return reloader_.version(); },
+                .previous = [this] { return reloader_.previous(); },
+                .keeps_previous = options.ranks.keep_previous}),
+        waits_([this] { return reloader_.version(); }),
+        followed_(
+            Keys::From(options.ranks.keys), [this] { return reloader_.version(); }, options.follow),
+        calls_({.before = [this] { LookAtRanks(); },
+                .between = [this] { trial_.GoBackIfDue(); },
+                .due = [this] { return trial_.due(); }}) {
+    reloader_.OnServed([this] { waits_.Notice(); });
     try {
       rpc_ = std::make_unique<RpcServer>(
           options.endpoint, Keys::From(options.ranks.keys),
@@ -72,14 +85,14 @@ class EngineService::Impl {
         metrics_ = std::make_unique<EngineMetrics>(options.metrics, [this] { return Look(); });
       }
     } catch (...) {
-      EndWorker();
+      calls_.End();
       throw;
     }
   }
 
   ~Impl() {
     End();
-    EndWorker();  // while answers can still be sent: a caller whose reload fails is told that the engine ends
+    calls_.End();  // while answers can still be sent: a caller whose reload fails is told that the engine ends
     metrics_.reset();
     rpc_.reset();
   }
@@ -89,7 +102,7 @@ class EngineService::Impl {
   void LoadModel() {
     std::promise<Json> answered;
     const RpcReply reply([&answered](Json answer) { answered.set_value(std::move(answer)); });
-    Enqueue([this, reply] { reply.Result(FirstLoad()); }, reply, /*lasting=*/true);
+    calls_.Add({.run = [this, reply] { reply.Result(FirstLoad()); }, .reply = reply, .lasting = true});
     const Json answer = answered.get_future().get();
     if (answer.contains("error")) throw ErrorFromJson(answer["error"]);
     const Json& outcome = answer["result"];
@@ -99,7 +112,7 @@ class EngineService::Impl {
 
   // The outcome of the weights, or of the first adapter that failed.
   Json FirstLoad() {
-    Json outcome = Reload(options_.first_load);
+    Json outcome = Noted(options_.first_load, reloader_.Reload(options_.first_load));
     for (const Json& adapter : options_.first_adapters) {
       if (outcome["ok"].get<bool>()) outcome = reloader_.LoadAdapter(adapter);
     }
@@ -109,6 +122,7 @@ class EngineService::Impl {
   // Ends the ranks. A reload under way fails, so that nobody waits for its deadline.
   void End() {
     held_.Close();
+    waits_.Close();
     ranks_.End();
   }
 
@@ -126,6 +140,7 @@ class EngineService::Impl {
     Json status = reloader_.Status();
     status.update(Identity());
     status["asleep"] = sleeper_.Status();
+    status["trial"] = trial_.Status();
     if (!status["asleep"].is_null() && !status["progress"].is_object()) status["state"] = "asleep";
     return status;
   }
@@ -145,17 +160,6 @@ class EngineService::Impl {
 
   EngineLook Look() {
     return {Status(), generator_.Counts(), calls_.size(), ranks_.generation(), rpc_->refusals(), RelayCountsOf(ranks_)};
-  }
-
-  Json Reload(const Json& params, HeldReload* held = nullptr) {
-    Json outcome = reloader_.Reload(params, held);
-    if (metrics_ != nullptr) metrics_->Synced(outcome);
-    return outcome;
-  }
-
-  void EndWorker() {
-    calls_.Close();
-    worker_.join();
   }
 
   Json Identity() const {
@@ -178,6 +182,7 @@ class EngineService::Impl {
     static const std::map<std::string, void (Impl::*)(const Json&, const RpcReply&)> kQuick = {
         {"status", &Impl::AnswerStatus},
         {"generate", &Impl::Generate},
+        {"wait_for_version", &Impl::WaitForVersion},
         {"resume", &Impl::Resume},
         {"list_adapters", &Impl::ListAdapters},
         {"pin_adapter", &Impl::PinAdapter},
@@ -192,6 +197,9 @@ class EngineService::Impl {
         {"reload_weights", &Impl::ReloadWeights},
         {"stage_weights", &Impl::StageWeights},
         {"update_weights", &Impl::UpdateWeights},
+        {"promote_weights", &Impl::Promote},
+        {"revoke_weights", &Impl::Revoke},
+        {"hold_trial", &Impl::HoldTrial},
         {"pause", &Impl::Pause},
         {"sleep", &Impl::Sleep},
         {"wake_up", &Impl::WakeUp},
@@ -206,45 +214,24 @@ class EngineService::Impl {
     const auto slow = kSlow.find(method);
     if (slow == kSlow.end()) throw Error(ErrorCode::kNotFound, "this engine has no method '" + method + "'");
     // What these do outlasts their answer, so that it is done also when the caller is gone.
-    static const std::set<std::string> kLasting = {"reload_weights", "update_weights", "export", "load_adapter"};
+    static const std::set<std::string> kLasting = {"reload_weights", "update_weights", "promote_weights",
+                                                   "revoke_weights", "export",         "load_adapter"};
     // What sleeps can be asked for these, and no other.
-    static const std::set<std::string> kAsleepToo = {"reload_weights", "stage_weights", "update_weights", "pause",
-                                                     "sleep",          "wake_up",       "unload_adapter"};
+    static const std::set<std::string> kAsleepToo = {
+        "reload_weights", "stage_weights", "update_weights", "promote_weights", "revoke_weights",
+        "hold_trial",     "pause",         "sleep",          "wake_up",         "unload_adapter"};
     auto call = [this, method, member = slow->second, params = std::move(params), reply] {
       if (!kAsleepToo.contains(method)) sleeper_.ExpectAwake(method);
       (this->*member)(paths_.Confined(params), reply);
     };
-    Enqueue(std::move(call), reply, kLasting.contains(method));
+    calls_.Add({std::move(call), reply, kLasting.contains(method)});
   }
 
-  void Enqueue(std::function<void()> run, const RpcReply& reply, bool lasting) {
-    if (calls_.Push({std::move(run), reply, lasting}, Deadline::After(std::chrono::milliseconds(0)))) return;
-    if (calls_.closed()) throw Error(ErrorCode::kCancelled, "the engine was ended");
-    throw Error(ErrorCode::kResourceExhausted, "too many calls wait for this engine");
-  }
-
-  struct Call {
-    std::function<void()> run;
-    RpcReply reply;
-    bool lasting;  // to be made though nobody waits for the answer any more
-  };
-
-  void Work() {
-    NameThisThread("lc-reload");
-    while (std::optional<Call> call = calls_.PopUntilClosed()) {
-      try {
-        if (!call->lasting && call->reply.abandoned().stop_requested()) {
-          throw Error(ErrorCode::kCancelled, "the call was given up before its turn came");
-        }
-        // One may have died while nobody called it; only now is known what is served. Before anything was, the load
-        // fails with why it died.
-        if (loaded_) ranks_.RestartIfLost();
-        sleeper_.KeepAsleep();
-        call->run();
-      } catch (const std::exception& error) {  // fails the call, not the engine
-        call->reply.Failure(ErrorOfCall(error));
-      }
-    }
+  // One rank may have died while nobody called it; only now is known what is served. Before anything was, the load
+  // fails with why it died.
+  void LookAtRanks() {
+    if (loaded_) ranks_.RestartIfLost();
+    sleeper_.KeepAsleep();
   }
 
   // Who asks several times a second leaves the last report out, which may be long.
@@ -254,8 +241,19 @@ class EngineService::Impl {
     reply.Result(std::move(status));
   }
 
+  // With a bound to staleness it is taken once the publisher was heard.
   void Generate(const Json& params, const RpcReply& reply) {
     CheckLeastVersion(params, reloader_.version());
+    const auto bound = StalenessBoundFrom(params, options_.max_staleness);
+    if (!bound) return BeginToGenerate(params, reply);
+    followed_.Check(*bound, reply, [this, params, reply] { BeginToGenerate(params, reply); });
+  }
+
+  void WaitForVersion(const Json& params, const RpcReply& reply) {
+    waits_.Add(LeastVersionFrom(params), Deadline::After(MillisecondsFrom(params, "timeout_ms", kVersionWait)), reply);
+  }
+
+  void BeginToGenerate(const Json& params, const RpcReply& reply) {
     std::vector<SequenceRequest> requests = SequencesOf(params, config_, max_model_len_);
     // The callbacks of the sequences are the second owners.
     auto answers = std::make_shared<GenerateAnswers>(params, requests.size(), reply);
@@ -267,10 +265,28 @@ class EngineService::Impl {
     }
   }
 
-  void ReloadWeights(const Json& params, const RpcReply& reply) {
+  void ReloadWeights(const Json& params, const RpcReply& reply) { reply.Result(trial_.Reload(params)); }
+  void Promote(const Json& params, const RpcReply& reply) { reply.Result(trial_.Promote(params)); }
+  void Revoke(const Json& params, const RpcReply& reply) { reply.Result(trial_.Revoke(params)); }
+  void HoldTrial(const Json& params, const RpcReply& reply) { reply.Result(trial_.Hold(params)); }
+
+  // Also of a trial that ends by itself.
+  Json Reload(const Json& params) {
+    LookAtRanks();
     sleeper_.WakeToReload();
-    reply.Result(Reload(params));
+    return Noted(params, reloader_.Reload(params));
   }
+
+  // From the first version on that it has taken from a publisher, the engine follows that one.
+  Json Noted(const Json& params, Json outcome) {
+    if (metrics_ != nullptr) metrics_->Synced(outcome);
+    if (outcome["ok"].get<bool>() && IsGiven(params, "publisher")) {
+      followed_.Follow(params["publisher"].get<std::string>());
+    }
+    trial_.Note();
+    return outcome;
+  }
+
   void Sleep(const Json& params, const RpcReply& reply) { reply.Result(sleeper_.Sleep(params)); }
   void WakeUp(const Json& params, const RpcReply& reply) { reply.Result(sleeper_.WakeUp(params)); }
 
@@ -279,7 +295,8 @@ class EngineService::Impl {
     if (params.contains("adapter")) sleeper_.ExpectAwake("stage_weights of an adapter");
     sleeper_.WakeToReload();
     held_.Begin(MillisecondsFrom(params, "lease_ms", kHoldLease), reply);
-    held_.End(params.contains("adapter") ? reloader_.LoadAdapter(params["adapter"], &held_) : Reload(params, &held_));
+    held_.End(params.contains("adapter") ? reloader_.LoadAdapter(params["adapter"], &held_)
+                                         : Noted(params, reloader_.Reload(params, &held_)));
   }
 
   void LoadAdapter(const Json& params, const RpcReply& reply) { reply.Result(reloader_.LoadAdapter(params)); }
@@ -321,29 +338,18 @@ class EngineService::Impl {
     reply.Result(Json::object());
   }
 
-  // The calls below mirror ones that controllers know from other engines, including the error texts for their misuse.
   void InitWeightTransfer(const Json& /*params*/, const RpcReply& reply) { reply.Result(Identity()); }
 
   void StartUpdate(const Json& /*params*/, const RpcReply& reply) {
-    if (updating_.exchange(true)) {
-      throw Error(
-          ErrorCode::kFailedPrecondition,
-          "start_weight_update called while a weight update is already active. Call finish_weight_update first.");
-    }
+    bracket_.Start();
     reply.Result(Json::object());
   }
-
   void UpdateWeights(const Json& params, const RpcReply& reply) {
-    if (!updating_)
-      throw Error(ErrorCode::kFailedPrecondition, "start_weight_update must be called before update_weights.");
+    bracket_.ExpectStarted();
     ReloadWeights(params, reply);
   }
-
   void FinishUpdate(const Json& /*params*/, const RpcReply& reply) {
-    if (!updating_.exchange(false)) {
-      throw Error(ErrorCode::kFailedPrecondition,
-                  "finish_weight_update called without a matching start_weight_update.");
-    }
+    bracket_.Finish();
     reply.Result({{"version", reloader_.Status()["version"]}});
   }
 
@@ -387,10 +393,12 @@ class EngineService::Impl {
   Reloader reloader_;
   Sleeper sleeper_;
   HeldReload held_;
-  std::atomic<bool> updating_{false};
-  std::uint64_t comparisons_ = 0;  // so far; the worker's
-  BoundedQueue<Call> calls_{kQueuedCalls};
-  std::thread worker_;
+  UpdateBracket bracket_;
+  Trial trial_;
+  VersionWaits waits_;
+  FollowedPublisher followed_;
+  std::uint64_t comparisons_ = 0;  // so far; the reloading thread's
+  SlowCalls calls_;
   std::unique_ptr<RpcServer> rpc_;
   std::unique_ptr<EngineMetrics> metrics_;  // null: nobody asks for them
 };

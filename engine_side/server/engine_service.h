@@ -10,6 +10,7 @@
 
 #include "engine_side/server/group/rank_group.h"
 #include "engine_side/server/metrics/engine_metrics.h"
+#include "engine_side/server/reload/staleness.h"
 #include "src/control/rpc.h"
 
 namespace layercast {
@@ -20,16 +21,19 @@ struct EngineServiceOptions {
   // Folders: what lies in them, or is one of them, may be named by whoever calls. Empty: nothing may, but over ipc://,
   // which the engine's own user alone can open, anything.
   std::vector<std::string> allow_paths{};
-  std::string pause_mode = "wait";               // for a reload that names none
-  std::string adapter_switch = "finish";         // AdapterSwitchNamed
-  std::optional<DType> adapter_dtype{};          // of the slots; empty: the model's
-  std::vector<Json> first_adapters{};            // likewise, as `load_adapter` params
-  MetricsOptions metrics{};                      // for Prometheus
-  std::uint64_t connection_budget = 256U << 20;  // RpcServerOptions
-  Json first_load;                               // where the first weights come from, as `reload_weights` params
+  std::string pause_mode = "wait";                // for a reload that names none
+  std::string adapter_switch = "finish";          // AdapterSwitchNamed
+  std::optional<DType> adapter_dtype{};           // of the slots; empty: the model's
+  std::vector<Json> first_adapters{};             // likewise, as `load_adapter` params
+  MetricsOptions metrics{};                       // for Prometheus
+  std::uint64_t connection_budget = 256U << 20;   // RpcServerOptions
+  std::string follow{};                           // publishers: whose newest counts until a version comes from others
+  std::optional<StalenessBound> max_staleness{};  // for a `generate` that names none
+  Json first_load;                                // where the first weights come from, as `reload_weights` params
 };
 
-// Resource; thread-safe. Threads: "lc-rpc" takes calls, one generates, one reloads, two for each rank (RankHandle).
+// Resource; thread-safe. Threads: "lc-rpc" takes calls, one generates, one reloads, "lc-waits" and
+// "lc-follow" answer calls that wait for a version, two for each rank (RankHandle).
 class EngineService {
  public:
   // Starts the ranks and begins to answer calls; until the model is loaded, `status` is the only one. Throws what is

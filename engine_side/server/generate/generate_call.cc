@@ -48,13 +48,19 @@ std::vector<std::int32_t> StopTokens(const Json& params, const ModelConfig& conf
 
 }  // namespace
 
+bool Reaches(const std::optional<Version>& served, const Version& least) {
+  return served && served->lineage == least.lineage && served->step >= least.step;
+}
+
+Version LeastVersionFrom(const Json& json) {
+  return {json.at("lineage").get<std::string>(), json.at("step").get<std::uint64_t>(), {}};
+}
+
 void CheckLeastVersion(const Json& params, const std::optional<Version>& served) {
   if (!params.contains("least_version") || params["least_version"].is_null()) return;
-  const Json& least = params["least_version"];
-  const auto lineage = least.at("lineage").get<std::string>();
-  const auto step = least.at("step").get<std::uint64_t>();
-  if (served && served->lineage == lineage && served->step >= step) return;
-  throw Error(ErrorCode::kFailedPrecondition, "expected " + RunAt({lineage, step, {}}) +
+  const Version least = LeastVersionFrom(params["least_version"]);
+  if (Reaches(served, least)) return;
+  throw Error(ErrorCode::kFailedPrecondition, "expected " + RunAt(least) +
                                                   " or a later version to answer, this engine serves " +
                                                   (served ? served->ToString() : "none"));
 }

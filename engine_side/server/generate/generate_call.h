@@ -16,12 +16,16 @@
 
 namespace layercast {
 
-// The sequences that a call asks for, each of at most `max_model_len` tokens. Sequence i of a batch has the call's seed
-// plus i. Throws kInvalidArgument naming what the model cannot answer.
+// Whether `served` is this version, by its name, or a later one of its lineage.
+bool Reaches(const std::optional<Version>& served, const Version& least);
+// {"lineage", "step"}
+Version LeastVersionFrom(const Json& json);
 // Throws kFailedPrecondition, with both, if the version that is served is not `least_version` ({"lineage", "step"}) of
 // the params or a later one of its lineage.
 void CheckLeastVersion(const Json& params, const std::optional<Version>& served);
 
+// The sequences that a call asks for, each of at most `max_model_len` tokens. Sequence i of a batch has the call's seed
+// plus i. Throws kInvalidArgument naming what the model cannot answer.
 std::vector<SequenceRequest> SequencesOf(const Json& params, const ModelConfig& config, std::int64_t max_model_len);
 
 // Resource; thread-safe. The callbacks of the sequences own it together.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -25,6 +26,8 @@ class Reloader {
 
   // Says at which endpoint this engine answers: no reload borrows from there. Called before the first reload.
   void SetOwnEndpoint(std::string endpoint) { own_endpoint_ = std::move(endpoint); }
+  // Called whenever another version is served, on the thread that commits. Set before the first reload.
+  void OnServed(std::function<void()> served) { on_served_ = std::move(served); }
   // Returns {"ok", "version", "previous", "report", "error"}. Never throws for what the world did: after a failure the
   // engine serves what it served before, or is torn if its commit policy allows that. With `held`, it goes from step to
   // step when it is told to.
@@ -32,9 +35,11 @@ class Reloader {
   // Loads an adapter, and gives it its name. Params are those of `load_adapter`. Returns what Reload does, of the
   // adapter, with its entry of `list_adapters` as "adapter". Never throws either.
   Json LoadAdapter(const Json& params, HeldReload* held = nullptr);
-  // Returns {"state", "version", "progress", "torn", "commit", "ranks", "channel", "last_report", "last_error"}.
+  // Returns {"state", "version", "progress", "torn", "previous", "keeps_previous", "commit", "ranks", "channel",
+  // "last_report", "last_error"}.
   Json Status() const;
   std::optional<Version> version() const;
+  std::optional<Version> previous() const;  // that the ranks keep; nullopt: none
   // Notes that the ranks' memory is gone, and with it what was served: the engine answers nothing until a whole version
   // lands. `cause` says what happened: "a rank was lost". May be called on any thread.
   void LoseWeights(const std::string& cause);
@@ -88,6 +93,7 @@ class Reloader {
 
   // The members below belong to the reloading thread.
   std::string own_endpoint_;
+  std::function<void()> on_served_;
   std::uint64_t attempt_ = 0;
   Json origin_;  // params of the path that was committed last
 
