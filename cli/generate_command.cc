@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,14 @@ class Generate final : public Subcommand {
     CLI::Option* const least = app.add_option("--least-version", least_version_,
                                               "LINEAGE@STEP: an engine that serves an earlier version refuses");
     app.add_flag("--wait", wait_, "Waits for that version, within --timeout")->needs(least);
+    CLI::Option* const staleness =
+        app.add_option("--max-staleness", max_staleness_,
+                       "Steps: an engine that is further behind the newest of its publisher refuses")
+            ->check(WholeNumber(0));
+    app.add_option("--heard-within", heard_within_,
+                   "Seconds: how long ago the engine may have heard its publisher; by default 30")
+        ->check(Number(0))
+        ->needs(staleness);
     timeout_.Declare(app);
     keys_.Declare(app);
   }
@@ -79,6 +88,7 @@ class Generate final : public Subcommand {
                          {"logprobs", logprobs_},
                          {"adapter", adapter_},
                          {"adapter_timeout_ms", std::llround(1000 * adapter_timeout_)},
+                         {"max_staleness", MaxStaleness()},
                          {"least_version", LeastVersion(deadline)}};
     RpcClient engine("engine", engine_, keys_.keys());
     if (repeat_ == 0) {
@@ -103,7 +113,16 @@ class Generate final : public Subcommand {
     return VersionToJson(least);
   }
 
+  Json MaxStaleness() const {
+    if (!max_staleness_) return nullptr;
+    Json bound = {{"steps", *max_staleness_}};
+    if (heard_within_) bound["heard_within_ms"] = std::llround(1000 * *heard_within_);
+    return bound;
+  }
+
   std::string engine_;
+  std::optional<std::uint64_t> max_staleness_;
+  std::optional<double> heard_within_;
   std::string least_version_;
   bool wait_ = false;
   std::vector<std::int32_t> tokens_;

@@ -33,6 +33,7 @@ std::vector<std::unique_ptr<Subcommand>> MakeSubcommands() {
   all.push_back(MakePublish());
   all.push_back(MakeServe());
   all.push_back(MakeReload());
+  all.push_back(MakePromote());
   all.push_back(MakeRollback());
   all.push_back(MakeGenerate());
   all.push_back(MakeStatus());

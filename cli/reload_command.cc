@@ -7,6 +7,7 @@
 #include "cli/arguments/key_flags.h"
 #include "cli/arguments/reload_outcomes.h"
 #include "cli/arguments/subcommand.h"
+#include "cli/canary/canary_flags.h"
 #include "cli/terminal/interrupted.h"
 #include "cli/terminal/progress_bar.h"
 #include "cli/terminal/reload_bar.h"
@@ -77,6 +78,7 @@ class Reload final : public Subcommand {
     app.add_option("--pause-mode", request_.pause_mode, "What the commit does to sequences under way")
         ->check(OneOf({"wait", "abort", "keep"}));
     app.add_flag("--all-or-none", request_.all_or_none, "Commits on all engines, or on none of them");
+    canary_.Declare(app);
     timeout_.Declare(app);
     keys_.Declare(app);
   }
@@ -99,6 +101,7 @@ class Reload final : public Subcommand {
       request_.secondary_weights = source.secondary;
     }
     request_.timeout = timeout_.duration();
+    if (canary_.given()) return canary_.Run(output, engines_, keys_.options(), request_);
     OnInterrupt(request_.all_or_none ? SayThatEnginesLetGo : SayThatEnginesGoOn);
     const std::vector<EngineOutcome> outcomes = ReloadWithBar();
     PrintOutcomes(output, outcomes);
@@ -133,6 +136,7 @@ class Reload final : public Subcommand {
   std::string version_;
   bool latest_ = false;  // which is what is done anyway
   ReloadRequest request_;
+  CanaryFlags canary_;
   Timeout timeout_;
   KeyFlags keys_;
 };

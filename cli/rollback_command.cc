@@ -23,10 +23,12 @@ class Rollback final : public Subcommand {
     app.add_flag("--all-or-none", request_.all_or_none, "Goes back on all engines, or on none of them");
     app.add_flag("--keep-adapters", request_.keep_adapters,
                  "Keep adapters that say that they were trained on another base");
+    app.add_flag("--canary", canary_, "Ends the trial of the version that they have as canaries: it is not promoted");
     timeout_.Declare(app);
   }
 
   void Run(Output& output) override {
+    if (canary_) return PrintOutcomes(output, Controller(engines_).Revoke({}, timeout_.duration()));
     request_.previous = true;
     request_.timeout = timeout_.duration();
     PrintOutcomes(output, Controller(engines_).ReloadWeights(request_));
@@ -35,6 +37,7 @@ class Rollback final : public Subcommand {
  private:
   std::vector<std::string> engines_;
   ReloadRequest request_;
+  bool canary_ = false;
   Timeout timeout_;
 };
 

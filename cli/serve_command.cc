@@ -1,6 +1,8 @@
 // layercast serve: runs an engine, with all its ranks and its service, until it is ended.
 #include <unistd.h>
 
+#include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <future>
@@ -89,6 +91,17 @@ class Serve final : public Subcommand {
         ->capture_default_str();
     app.add_flag("--keep-previous", options_.ranks.keep_previous,
                  "Keeps the version that was served before in host memory, for layercast rollback");
+    DeclareList(app, "--follow", follow_,
+                "Endpoint of the publisher that --max-staleness is of, until a version comes from another")
+        ->check(EachOf(Endpoint()));
+    CLI::Option* const staleness =
+        app.add_option("--max-staleness", max_staleness_,
+                       "Steps behind the newest of its publisher, beyond which it refuses to generate")
+            ->check(WholeNumber(0));
+    app.add_option("--heard-within", heard_within_,
+                   "Seconds: how long ago it may have heard its publisher; by default 30")
+        ->check(Number(0))
+        ->needs(staleness);
     app.add_option("--device", device_, "Where it computes")->check(OneOf({"cpu", "cuda"}))->capture_default_str();
     app.add_option("--adapter-slots", options_.ranks.adapter_slots,
                    "LoRA adapters that there is memory for, one more than names are served at once; 0: none")
@@ -176,6 +189,8 @@ class Serve final : public Subcommand {
     options_.first_adapters = FirstAdapters();
     options_.first_load = FirstLoad();
     options_.first_load["allow_config_change"] = allow_config_change_;
+    options_.follow = WithCommas(follow_);
+    options_.max_staleness = MaxStaleness();
     EndSignal end;
     EngineService service(options_);
     ProgressBar bar([&service] { return LoadingBarState(service.Status()); });
@@ -234,6 +249,13 @@ class Serve final : public Subcommand {
                        ", got " + std::to_string(first.size()));
     }
     return first;
+  }
+
+  std::optional<StalenessBound> MaxStaleness() const {
+    if (!max_staleness_) return std::nullopt;
+    StalenessBound bound{.steps = *max_staleness_};
+    if (heard_within_) bound.heard_within = std::chrono::milliseconds(std::llround(1000 * *heard_within_));
+    return bound;
   }
 
   void CheckScales() const {
@@ -316,6 +338,9 @@ class Serve final : public Subcommand {
   std::vector<std::string> adapters_;
   std::string adapter_dtype_;
   std::string commit_ = "staged";
+  std::vector<std::string> follow_;
+  std::optional<std::uint64_t> max_staleness_;
+  std::optional<double> heard_within_;
   std::string device_ = "cpu";
   std::optional<std::int64_t> max_num_seqs_;
 };

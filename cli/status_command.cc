@@ -60,6 +60,16 @@ std::string ProgressText(const Json& progress) {
   return text;
 }
 
+// Of the version that was on trial last. Empty if none was.
+std::string TrialText(const Json& trial) {
+  if (!trial.is_object()) return "";
+  std::string text = "  trial of " + VersionText(trial.at("version")) + " in place of " +
+                     VersionText(trial.at("before")) + ": " + Escaped(trial.at("state").get<std::string>());
+  if (trial.at("left_ms").is_number()) text += ", " + Seconds(trial["left_ms"].get<double>()) + " left";
+  const Json& error = trial.at("error");
+  return text + (error.is_object() ? ", " + EscapedMessage(error.value("message", "")) : "") + "\n";
+}
+
 std::string EngineText(const Json& status) {
   std::string text = status.at("state").get<std::string>() + Served(status) + ", " +
                      std::to_string(status.at("pids").size()) + " ranks, quantization " +
@@ -75,6 +85,7 @@ std::string EngineText(const Json& status) {
   } else if (torn.is_object()) {
     text += "  torn between " + VersionText(torn.at("from")) + " and " + VersionText(torn.at("to")) + "\n";
   }
+  text += TrialText(status.value("trial", Json()));
   const Json& channel = status.at("channel");
   if (channel.is_object()) {
     for (const Json& one : channel.value("ranks", Json::array({channel}))) text += ChannelText(one);

@@ -10,6 +10,7 @@
 #include "cli/arguments/read_answer.h"
 #include "cli/terminal/wrapped.h"
 #include "layercast/report.h"
+#include "src/base/run_at.h"
 #include "src/base/utf8.h"
 #include "src/control/engine_outcome.h"
 
@@ -30,6 +31,22 @@ std::string RelayedText(const Json& publisher) {
   for (const Json& relay : publisher.at("relays"))
     relays += (relays.empty() ? "" : ", ") + Escaped(relay.get<std::string>());
   return "    " + std::to_string(bytes) + " of them from other engines: " + relays + "\n";
+}
+
+// What an engine that was late has not taken: "passed over 3 versions: run-17@41, run-17@42, run-17@43".
+std::string PassedOverText(const Json& passed) {
+  if (!passed.is_object() || passed.at("count") == 0) return "";
+  const Json& versions = passed.at("versions");
+  std::string names;
+  Json run = nullptr;
+  for (const Json& one : versions) {
+    names += (names.empty() ? "" : ", ") + Escaped(RunAt(VersionFromJson(one.at("version"))));
+    if (!one.at("run").is_null() && one["run"] != run) names += " (run " + Quote(one["run"].get<std::string>()) + ")";
+    run = one["run"];
+  }
+  const std::string at_least = passed.at("complete").get<bool>() ? "" : "at least ";
+  return "    passed over " + at_least + passed["count"].dump() + " versions" +
+         (passed["count"] == versions.size() ? ": " : ", the last of them ") + names + "\n";
 }
 
 // Which version was replaced. Empty if there was none, or if it was the same.
@@ -78,6 +95,7 @@ std::string ReportText(const Json& outcome) {
             RateText(of_rank.at("gb_per_s")) + ": " + Escaped(of_rank.value("reason", "")) + "\n";
   }
   for (const Json& publisher : report.value("publishers", Json::array())) text += RelayedText(publisher);
+  text += PassedOverText(report.value("passed_over", Json()));
   const Json& warning = report.at("channel").at("warning");
   if (warning.is_string()) text += "  warning: " + Escaped(warning.get<std::string>()) + "\n";
   const Json run_warning = report.value("run_warning", Json());
@@ -133,19 +151,43 @@ Error ErrorOf(const std::vector<const EngineOutcome*>& failed) {
   return {failed.front()->error->code(), text};
 }
 
+Json VerdictJson(const CanaryVerdict& verdict) {
+  return {{"version", VersionToJson(verdict.version)},
+          {"canaries", verdict.canaries},
+          {"promoted", !verdict.against},
+          {"why", verdict.against ? ErrorToJson(*verdict.against) : Json()}};
+}
+
+Error NotPromoted(const CanaryVerdict& verdict) {
+  return {verdict.against->code(), verdict.version.ToString() + " was not promoted: " + verdict.against->what()};
+}
+
+std::string VerdictText(const CanaryVerdict& verdict) {
+  if (verdict.against) return EscapedMessage(NotPromoted(verdict).what()) + "\n";
+  return Escaped(verdict.version.ToString()) + " was promoted\n";
+}
+
 }  // namespace
 
-void PrintOutcomes(Output& output, const std::vector<EngineOutcome>& outcomes) {
+void PrintOutcomes(Output& output, const std::vector<EngineOutcome>& outcomes,
+                   const std::optional<CanaryVerdict>& verdict) {
   Json json = {{"ok", true}, {"engines", Json::array()}};
   std::string text;
+  std::optional<Error> against;
+  if (verdict) {
+    json["canary"] = VerdictJson(*verdict);
+    text = VerdictText(*verdict);
+    if (verdict->against) against = NotPromoted(*verdict);
+  }
   for (const EngineOutcome& outcome : outcomes) {
     json["engines"].push_back(OutcomeToJson(outcome));
     text += OutcomeText(json["engines"].back());
   }
   const std::vector<const EngineOutcome*> failed = AtFault(outcomes);
-  json["ok"] = failed.empty();
+  json["ok"] = failed.empty() && !against;
   output.Print(json, Wrapped(text));
   if (!failed.empty()) throw ErrorOf(failed);
+  if (against) throw *against;
 }
 
 }  // namespace layercast::cli

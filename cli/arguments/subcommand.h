@@ -44,6 +44,7 @@ std::unique_ptr<Subcommand> MakeKeygen();
 std::unique_ptr<Subcommand> MakeModels();
 std::unique_ptr<Subcommand> MakePlan();
 std::unique_ptr<Subcommand> MakeProbe();
+std::unique_ptr<Subcommand> MakePromote();
 std::unique_ptr<Subcommand> MakePublish();
 std::unique_ptr<Subcommand> MakeReload();
 std::unique_ptr<Subcommand> MakeRollback();

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,11 @@ struct ReloadRequest {
   // can help if an engine dies in the moment of the commit: the others then have the new version, and it has none until
   // it is started again.
   bool all_or_none = false;
+  // Above 0: the version is on trial. An engine goes back by itself to what it served before, unless Promote comes
+  // within that time. It refuses one that brings adapters, or if there is no way back: what it keeps
+  // (serve --keep-previous), or the publisher `way_back`, where it can take again what it served.
+  std::chrono::milliseconds trial{0};
+  std::string way_back{};  // an endpoint, as `publisher`
   // Told how far each engine has come: what the engine says of the reload that it is at, five times a second, and once
   // more when the engine has succeeded, with everything in it. Called on the thread that called ReloadWeights, within
   // that call and under no lock. The engines do not wait for it. What it throws is logged, and it is then told no more
@@ -114,6 +120,11 @@ struct GenerateRequest {
   std::string adapter{};                    // a LoRA adapter that the engine has; empty: the base alone
   // Set: an engine that serves an earlier step than this one, or another lineage, refuses with kFailedPrecondition.
   std::optional<Version> least_version{};
+  // Set: an engine that serves a version so many steps behind the newest of its publisher refuses with
+  // kFailedPrecondition, and with kUnavailable if it has not heard the publisher within `heard_within`. Not set: as
+  // `serve --max-staleness` says.
+  std::optional<std::uint64_t> max_staleness{};
+  std::optional<std::chrono::milliseconds> heard_within{};  // of max_staleness; not set: 30 s
   bool ignore_eos = false;  // false: it also ends after an `eos_token_id` of the model's files
   std::chrono::milliseconds timeout{300'000};
 };
@@ -130,6 +141,46 @@ struct GeneratedSequence {
   std::vector<double> logprobs;      // natural logarithms, at temperature 1
   std::string finish;                // "length", "stop" or "aborted"
   std::vector<Span> spans;           // the version that tokens [start, end) came from
+};
+
+// A version that some engines take first, on trial, and the others once it is promoted. Value.
+struct CanaryRequest {
+  std::vector<std::string> canaries{};  // some of the controller's engines
+  // Which version, from where. Neither `all_or_none` nor `trial` is heeded: the canaries take it each for itself, and
+  // the others all or none of them.
+  ReloadRequest reload{};
+  // How long the canaries wait for a verdict once all of them serve the version, before they go back by themselves.
+  std::chrono::milliseconds trial{300'000};
+};
+
+// A canary that is under way. Resource; one thread only, but for Cancel. If nobody has decided when it is destroyed,
+// the canaries go back; if its process dies, they do so by themselves when the trial is over.
+class LAYERCAST_PUBLIC CanaryReload {
+ public:
+  CanaryReload(CanaryReload&&) noexcept;
+  CanaryReload& operator=(CanaryReload&&) = delete;
+  ~CanaryReload();
+
+  const Version& version() const;                      // that is on trial, by its digest
+  const std::vector<EngineOutcome>& canaries() const;  // how they took it
+  const std::vector<std::string>& others() const;      // endpoints of the engines that serve what they did
+  // Waits so long at most for what others say (`layercast promote`, `layercast rollback --canary`): true, a canary was
+  // promoted; false, one is on trial no more. Nullopt: nobody has said anything. Throws kCancelled, and the error of a
+  // canary that is gone.
+  std::optional<bool> Await(std::chrono::milliseconds most);
+  // Promotes the canaries, then has all other engines take exactly this version, or none of them. If they do not, the
+  // canaries go back. Returns an outcome for each of the controller's engines, in their order.
+  std::vector<EngineOutcome> Promote();
+  // Has the canaries serve again what they did. Returns an outcome for each.
+  std::vector<EngineOutcome> RollBack();
+  // Gives up Await or Promote; from any thread. What Promote had begun is undone as if an engine had failed.
+  void Cancel();
+
+ private:
+  friend class Controller;
+  class LAYERCAST_HIDDEN Impl;
+  explicit CanaryReload(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
 // Resource; one thread only, but for Cancel. A call goes to all engines at the same time. Only with
@@ -149,6 +200,17 @@ class LAYERCAST_PUBLIC Controller {
   // its outcome, and is not thrown. With all_or_none, throws kInvalidArgument, before any engine is asked, if two
   // endpoints are of one engine.
   std::vector<EngineOutcome> ReloadWeights(const ReloadRequest& request);
+
+  // Has the canaries take a version on trial. Throws, with every engine serving what it did: kInvalidArgument if a
+  // canary is none of the engines; kFailedPrecondition, naming the engine, if one has no way back, or the others could
+  // not take it all or none; and the error of a canary that failed. A publisher keeps the version meanwhile.
+  CanaryReload Canary(const CanaryRequest& request);
+  // Decide about what is on trial on each of the engines (ReloadRequest::trial): it stays, or the engine goes back.
+  // With a version, only if that one is. Revoke also undoes a promotion, as long as that version is served.
+  std::vector<EngineOutcome> Promote(const std::optional<Version>& version = {},
+                                     std::chrono::milliseconds timeout = std::chrono::milliseconds(300'000));
+  std::vector<EngineOutcome> Revoke(const std::optional<Version>& version = {},
+                                    std::chrono::milliseconds timeout = std::chrono::milliseconds(300'000));
 
   // The next three are about LoRA adapters; engines have slots for some (`serve --adapter-slots`). An outcome's
   // versions are the adapter's: what its name means now, and what it meant before. Unload takes the name away at once;
@@ -187,6 +249,8 @@ class LAYERCAST_PUBLIC Controller {
 
  private:
   class LAYERCAST_HIDDEN Impl;
+  const KeyOptions& key_options() const;
+  std::stop_token BeginCall();
   std::unique_ptr<Impl> impl_;
 };
 

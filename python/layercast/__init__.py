@@ -25,7 +25,9 @@ from layercast import _native
 from layercast._native import KeptVersion, Version, VersionList
 from layercast.adapter_receiver import AdapterPart, AdapterReceiver, AdapterTerm, LoadedAdapter, adapter_parts
 from layercast.checkpoint import Checkpoint, Store
-from layercast.controller import Controller, EngineOutcome, Sequence, Span
+from layercast.control.canary import Canary
+from layercast.control.outcomes import EngineOutcome
+from layercast.controller import Controller, Sequence, Span
 from layercast.errors import (
     Cancelled,
     Corrupt,
@@ -58,6 +60,7 @@ __all__ = [
     "AdapterReceiver",
     "AdapterTerm",
     "Box",
+    "Canary",
     "Cancelled",
     "Checkpoint",
     "Comparison",

@@ -14,25 +14,12 @@ from layercast._asynchronous import in_thread
 from layercast._native import Version
 from layercast.checkpoint import Store
 from layercast.closing import OfOneProcess
-from layercast.errors import Cancelled, Error, InvalidArgument, of_code
-from layercast.http.http_engines import Answered, HttpEngines, is_http
+from layercast.control.canary import Canary
+from layercast.control.outcomes import EngineOutcome, checked, outcome
+from layercast.errors import InvalidArgument, Unsupported
+from layercast.http.http_engines import HttpEngines, is_http
 from layercast.progress import Progress, Told
 from layercast.publisher import Published, Publisher
-from layercast.report import Report
-
-
-@dataclass(frozen=True, slots=True)
-class EngineOutcome:
-    """One engine's answer to a call. ``version`` is what it serves now, also after a failure; ``given_back`` are the bytes
-    that :meth:`Controller.sleep` got of it."""
-
-    endpoint: str
-    ok: bool
-    version: Version | None
-    previous: Version | None
-    report: Report | None
-    error: Error | None
-    given_back: int = 0
 
 
 class Span(tuple[int, int, Version]):
@@ -136,8 +123,8 @@ class Controller(OfOneProcess):
         if version is not None:
             options["version"] = version
         with Told(on_progress, progress_bar) as tell:
-            outcomes = [_outcome(native) for native in self._native.reload(tell, **options)]
-        return _checked(outcomes) if check else outcomes
+            outcomes = [outcome(native) for native in self._native.reload(tell, **options)]
+        return checked(outcomes) if check else outcomes
 
     def roll_back(
         self,
@@ -155,8 +142,43 @@ class Controller(OfOneProcess):
         options: dict[str, Any] = {"previous": True, "all_or_none": all_or_none, "pause_mode": pause_mode}
         options |= {"keep_adapters": keep_adapters, "timeout": timeout}
         with Told(None, False) as tell:
-            outcomes = [_outcome(native) for native in self._native.reload(tell, **options)]
-        return _checked(outcomes) if check else outcomes
+            outcomes = [outcome(native) for native in self._native.reload(tell, **options)]
+        return checked(outcomes) if check else outcomes
+
+    def canary(
+        self,
+        source: Publisher | Published | str | os.PathLike[str] | Iterable[str] | None = None,
+        *,
+        canaries: str | Iterable[str],
+        version: Version | None = None,
+        trial: float = 300.0,
+        timeout: float = 300.0,
+        **options: Any,
+    ) -> Canary:
+        """Has some of the engines take a version on trial, and returns what promotes it on all others, or rolls it back::
+
+            with controller.canary(publisher, canaries="tcp://engine-0:7800") as canary:
+                if good(canary.version):
+                    canary.promote()
+
+        Args:
+            source: as of :meth:`reload`, also ``version`` and the further ``options``. A publisher keeps the version
+                meanwhile.
+            canaries: some of the endpoints. Each needs a way back to what it serves: ``serve --keep-previous``, or the
+                publisher that keeps it still.
+            trial: seconds until a canary goes back by itself, if nobody has decided.
+
+        Raises FailedPrecondition, naming the engine, if one has no way back, or if the others could not take the version
+        all or none; and the error of a canary that failed. All engines serve then what they did.
+        """
+        if isinstance(self._native, HttpEngines):
+            raise Unsupported("canary: a vLLM server keeps no version to go back to")
+        options |= {"timeout": float(timeout), **_source_options(source)}
+        options["canaries"] = [canaries] if isinstance(canaries, str) else list(canaries)
+        options["trial"] = float(trial)
+        if version is not None:
+            options["version"] = version
+        return Canary(_native.Canary(self._native, **options))
 
     def load_adapter(
         self,
@@ -197,18 +219,18 @@ class Controller(OfOneProcess):
             options |= _source_options(publisher)
         if version is not None:
             options["version"] = version
-        outcomes = [_outcome(native) for native in self._native.load_adapter(name, **options)]
-        return _checked(outcomes) if check else outcomes
+        outcomes = [outcome(native) for native in self._native.load_adapter(name, **options)]
+        return checked(outcomes) if check else outcomes
 
     def unload_adapter(self, name: str, *, check: bool = True) -> list[EngineOutcome]:
         """Takes a name away on all engines: new requests for it are refused, and its sequences end with the adapter."""
-        outcomes = [_outcome(native) for native in self._native.unload_adapter(name)]
-        return _checked(outcomes) if check else outcomes
+        outcomes = [outcome(native) for native in self._native.unload_adapter(name)]
+        return checked(outcomes) if check else outcomes
 
     def pin_adapter(self, name: str, pin: bool = True, *, check: bool = True) -> list[EngineOutcome]:
         """Exempts an adapter from eviction on all engines; with ``pin=False``, no longer."""
-        outcomes = [_outcome(native) for native in self._native.pin_adapter(name, pin)]
-        return _checked(outcomes) if check else outcomes
+        outcomes = [outcome(native) for native in self._native.pin_adapter(name, pin)]
+        return checked(outcomes) if check else outcomes
 
     def list_adapters(self, engine: int = 0) -> dict[str, Any]:
         """The adapters of one engine (docs/cli.md)."""
@@ -221,12 +243,12 @@ class Controller(OfOneProcess):
 
     def pause(self, mode: str = "", *, lease: float = 60.0, check: bool = True) -> list[EngineOutcome]:
         """Pauses all engines between two forward steps ("wait", "abort" or "keep" sequences); ``lease`` in seconds."""
-        outcomes = [_outcome(native) for native in self._native.pause(mode, lease)]
-        return _checked(outcomes) if check else outcomes
+        outcomes = [outcome(native) for native in self._native.pause(mode, lease)]
+        return checked(outcomes) if check else outcomes
 
     def resume(self, *, check: bool = True) -> list[EngineOutcome]:
-        outcomes = [_outcome(native) for native in self._native.resume()]
-        return _checked(outcomes) if check else outcomes
+        outcomes = [outcome(native) for native in self._native.resume()]
+        return checked(outcomes) if check else outcomes
 
     def sleep(
         self,
@@ -248,15 +270,15 @@ class Controller(OfOneProcess):
             pause_mode: "wait" or "abort": what becomes of sequences under way.
         """
         options: dict[str, Any] = {"level": level, "tags": list(tags), "pause_mode": pause_mode, "timeout": timeout}
-        outcomes = [_outcome(native) for native in self._native.sleep(**options)]
-        return _checked(outcomes) if check else outcomes
+        outcomes = [outcome(native) for native in self._native.sleep(**options)]
+        return checked(outcomes) if check else outcomes
 
     def wake_up(
         self, *, tags: Iterable[str] = (), timeout: float = 300.0, check: bool = True
     ) -> list[EngineOutcome]:
         """Has all engines take their memory again. One that cannot, for want of memory, sleeps on."""
-        outcomes = [_outcome(native) for native in self._native.wake_up(list(tags), timeout)]
-        return _checked(outcomes) if check else outcomes
+        outcomes = [outcome(native) for native in self._native.wake_up(list(tags), timeout)]
+        return checked(outcomes) if check else outcomes
 
     def generate(
         self,
@@ -271,6 +293,8 @@ class Controller(OfOneProcess):
         stop_tokens: Iterable[int] = (),
         adapter: str = "",
         least_version: Version | None = None,
+        max_staleness: int | None = None,
+        heard_within: float | None = None,
         ignore_eos: bool = False,
         timeout: float = 300.0,
     ) -> list[Sequence]:
@@ -279,6 +303,8 @@ class Controller(OfOneProcess):
         ``adapter``: the name of a LoRA adapter that the engine has (:meth:`load_adapter`); "": the base alone.
         ``least_version``: an engine that serves an earlier step, or another lineage, raises FailedPrecondition
         (:meth:`wait_for_version` waits for it).
+        ``max_staleness``: so does one that is more steps behind the newest of its publisher; one that has not heard it for
+        ``heard_within`` seconds (30) raises Unavailable. None: as ``serve --max-staleness`` says.
         """
         sequences = self._native.generate(
             [list(prompt) for prompt in prompts],
@@ -291,6 +317,8 @@ class Controller(OfOneProcess):
             stop_tokens=list(stop_tokens),
             adapter=adapter,
             least_version=least_version,
+            max_staleness=max_staleness,
+            heard_within=heard_within,
             ignore_eos=ignore_eos,
             timeout=float(timeout),
         )
@@ -347,20 +375,3 @@ def _span(start: int, end: int, version: Version, adapter: Version | None) -> Sp
     span = Span((start, end, version))
     span.adapter = adapter
     return span
-
-
-def _outcome(native: _native.EngineOutcome | Answered) -> EngineOutcome:
-    report = Report(native.report_json) if native.report_json not in ("", "null") else None
-    error = None if native.ok else of_code(native.code)(native.message)
-    return EngineOutcome(native.endpoint, native.ok, native.version, native.previous, report, error, native.given_back)
-
-
-def _checked(outcomes: list[EngineOutcome]) -> list[EngineOutcome]:
-    failed = [outcome.error for outcome in outcomes if outcome.error is not None]
-    if not failed:
-        return outcomes
-    failed.sort(key=lambda error: isinstance(error, Cancelled))  # engines that were told to stop come after the cause
-    more = f" (and {len(failed) - 1} more of {len(outcomes)} engines failed)" if len(failed) > 1 else ""
-    error = type(failed[0])(str(failed[0]) + more)
-    error.outcomes = outcomes
-    raise error

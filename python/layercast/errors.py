@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from layercast.controller import EngineOutcome
+    from layercast.control.outcomes import EngineOutcome
 
 
 class Error(Exception):

@@ -21,6 +21,14 @@ struct PythonController {
 
 using OwnedController = Owned<PythonController>;
 
+struct PythonCanary {
+  explicit PythonCanary(CanaryReload begun) : canary(std::move(begun)) {}
+  void Cancel() { canary.Cancel(); }
+  CanaryReload canary;
+};
+
+using OwnedCanary = Owned<PythonCanary>;
+
 // One call's turn; needs the GIL. Throws kFailedPrecondition while another call has it.
 class Turn {
  public:
@@ -107,6 +115,11 @@ ReloadRequest RequestFrom(const nb::kwargs& options) {
           .timeout = Seconds(options, "timeout", 300.0)};
 }
 
+std::optional<std::chrono::milliseconds> HeardWithin(const nb::kwargs& options) {
+  const auto seconds = Option(options, "heard_within", std::optional<double>());
+  return seconds ? std::optional(FromSeconds("heard_within", *seconds)) : std::nullopt;
+}
+
 GenerateRequest GenerateFrom(std::vector<std::vector<std::int32_t>> prompts, const nb::kwargs& options) {
   return {.prompts = std::move(prompts),
           .max_new = Option(options, "max_new", std::int64_t{16}),
@@ -117,6 +130,8 @@ GenerateRequest GenerateFrom(std::vector<std::vector<std::int32_t>> prompts, con
           .stop_tokens = Option(options, "stop_tokens", std::vector<std::int32_t>()),
           .adapter = Option(options, "adapter", std::string()),
           .least_version = Option(options, "least_version", std::optional<Version>()),
+          .max_staleness = Option(options, "max_staleness", std::optional<std::uint64_t>()),
+          .heard_within = HeardWithin(options),
           .ignore_eos = Option(options, "ignore_eos", false),
           .timeout = Seconds(options, "timeout", 300.0)};
 }
@@ -130,6 +145,39 @@ AdapterRequest AdapterFrom(std::string name, const nb::kwargs& options) {
           .pin = Option(options, "pin", false),
           .all_or_none = Option(options, "all_or_none", false),
           .timeout = Seconds(options, "timeout", 300.0)};
+}
+
+template <typename Call>
+auto Interruptibly(OwnedCanary& self, Call call) {
+  const std::shared_ptr<PythonCanary> open = self.get();
+  return RunInterruptibly([open, call = std::move(call)] { return call(open->canary); }, [open] { open->Cancel(); });
+}
+
+void BindCanary(nb::module_& module) {
+  nb::class_<OwnedCanary>(module, "Canary")
+      .def("__init__",
+           [](OwnedCanary* self, OwnedController& controller, const nb::kwargs& options) {
+             const CanaryRequest request{.canaries = Option(options, "canaries", std::vector<std::string>()),
+                                         .reload = RequestFrom(options),
+                                         .trial = Seconds(options, "trial", 300.0)};
+             CanaryReload begun =
+                 Interruptibly(controller, [request](Controller& open) { return open.Canary(request); });
+             new (self) OwnedCanary("canary", std::make_unique<PythonCanary>(std::move(begun)));
+           })
+      .def_prop_ro("version", [](const OwnedCanary& self) { return self.get()->canary.version(); })
+      .def_prop_ro("canaries", [](const OwnedCanary& self) { return self.get()->canary.canaries(); })
+      .def_prop_ro("others", [](const OwnedCanary& self) { return self.get()->canary.others(); })
+      .def("close", &OwnedCanary::Close)
+      .def("cancel", [](OwnedCanary& self) { self.get()->Cancel(); })
+      .def("wait",
+           [](OwnedCanary& self, double timeout) {
+             const std::chrono::milliseconds most = FromSeconds("timeout", timeout);
+             return Interruptibly(self, [most](CanaryReload& open) { return open.Await(most); });
+           })
+      .def("promote",
+           [](OwnedCanary& self) { return Interruptibly(self, [](CanaryReload& open) { return open.Promote(); }); })
+      .def("roll_back",
+           [](OwnedCanary& self) { return Interruptibly(self, [](CanaryReload& open) { return open.RollBack(); }); });
 }
 
 void BindAdapterCalls(nb::class_<OwnedController>& controller) {
@@ -208,6 +256,7 @@ void BindController(nb::module_& module) {
       .def("status", [](OwnedController& self, std::size_t engine) {
         return Interruptibly(self, [engine](Controller& open) { return open.Status(engine); });
       });
+  BindCanary(module);
 }
 
 }  // namespace layercast::python

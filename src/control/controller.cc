@@ -1,15 +1,14 @@
 #include "layercast/controller.h"
 
+#include <algorithm>
 #include <functional>
 #include <future>
 #include <mutex>
 #include <set>
 #include <stop_token>
 #include <string_view>
-#include <thread>
 #include <utility>
 
-#include "src/base/run_at.h"
 #include "src/base/threads/thread_name.h"
 #include "src/control/answer_time.h"
 #include "src/control/engine_outcome.h"
@@ -20,18 +19,26 @@
 namespace layercast {
 namespace {
 
-constexpr std::chrono::milliseconds kVersionLook{50};    // how often an engine is asked which version it serves
 constexpr std::chrono::milliseconds kQuickCall{30'000};  // for calls that an engine answers at once
+constexpr std::chrono::hours kLongestWait{24};
+
+// {"lineage", "step", "digest"}, as far as they are known.
+Json Naming(const std::optional<Version>& version) {
+  Json params = Json::object();
+  if (!version) return params;
+  params["lineage"] = version->lineage;
+  params["step"] = version->step;
+  if (version->digest) params["digest"] = version->digest.ToHex();
+  return params;
+}
 
 Json ReloadParams(const ReloadRequest& request) {
   Json params = {{"timeout_ms", TimeWithin(request.timeout).count()}};
   if (!request.publisher.empty()) params["publisher"] = request.publisher;
-  if (request.version) {
-    params["lineage"] = request.version->lineage;
-    params["step"] = request.version->step;
-    if (request.version->digest) params["digest"] = request.version->digest.ToHex();
-  }
+  params.update(Naming(request.version));
   if (!request.store.empty()) params["store"] = request.store;
+  if (request.trial.count() > 0) params["trial_ms"] = request.trial.count();
+  if (!request.way_back.empty()) params["way_back"] = request.way_back;
   if (!request.engine.empty()) params["engine"] = request.engine;
   if (request.previous) params["previous"] = true;
   if (request.partial) params["partial"] = true;
@@ -147,13 +154,14 @@ void CheckNamedOnce(const std::vector<std::string>& endpoints) {
 class Controller::Impl {
  public:
   Impl(std::vector<std::string> endpoints, const KeyOptions& keys)
-      : endpoints_(std::move(endpoints)), keys_(Keys::From(keys)) {
+      : endpoints_(std::move(endpoints)), key_options_(keys), keys_(Keys::From(keys)) {
     if (endpoints_.empty()) throw Error(ErrorCode::kInvalidArgument, "a controller needs an engine's endpoint");
     CheckNamedOnce(endpoints_);
     clients_.resize(endpoints_.size());
   }
 
   const std::vector<std::string>& endpoints() const { return endpoints_; }
+  const KeyOptions& key_options() const { return key_options_; }
   const Keys& keys() const { return keys_; }
 
   Json Call(std::size_t engine, const std::string& method, const Json& params, std::chrono::milliseconds timeout) {
@@ -184,6 +192,7 @@ class Controller::Impl {
 
  private:
   const std::vector<std::string> endpoints_;
+  const KeyOptions key_options_;
   const Keys keys_;
   std::vector<std::unique_ptr<RpcClient>> clients_;  // made when they are first used
   std::mutex mutex_;
@@ -195,6 +204,8 @@ Controller::Controller(std::vector<std::string> endpoints, const KeyOptions& key
 Controller::~Controller() = default;
 const std::vector<std::string>& Controller::endpoints() const { return impl_->endpoints(); }
 void Controller::Cancel() { impl_->Cancel(); }
+const KeyOptions& Controller::key_options() const { return impl_->key_options(); }
+std::stop_token Controller::BeginCall() { return impl_->Begin(); }
 
 std::vector<EngineOutcome> Controller::ReloadWeights(const ReloadRequest& request) {
   ProgressWatch watch(endpoints(), request.on_progress, impl_->keys());
@@ -209,6 +220,20 @@ std::vector<EngineOutcome> Controller::ReloadWeights(const ReloadRequest& reques
   };
   return CallEach(endpoints(), {"reload_weights", ReloadParams(request), impl_->Until(request.timeout), impl_->keys()},
                   read, watch);
+}
+
+std::vector<EngineOutcome> Controller::Promote(const std::optional<Version>& version,
+                                               std::chrono::milliseconds timeout) {
+  const ReadOutcome read = [](const std::string& endpoint, const Json& answer) {
+    return EngineOutcome{.endpoint = endpoint, .ok = true, .version = VersionFromJson(answer.at("version"))};
+  };
+  return CallEach(endpoints(), {"promote_weights", Naming(version), impl_->Until(timeout), impl_->keys()}, read);
+}
+
+std::vector<EngineOutcome> Controller::Revoke(const std::optional<Version>& version,
+                                              std::chrono::milliseconds timeout) {
+  return CallEach(endpoints(), {"revoke_weights", Naming(version), impl_->Until(timeout), impl_->keys()},
+                  OutcomeFromJson);
 }
 
 std::vector<EngineOutcome> Controller::LoadAdapter(const AdapterRequest& request) {
@@ -282,6 +307,10 @@ std::vector<GeneratedSequence> Controller::Generate(const GenerateRequest& reque
                  {"ignore_eos", request.ignore_eos},
                  {"adapter", request.adapter}};
   if (request.least_version) params["least_version"] = VersionToJson(request.least_version);
+  if (request.max_staleness) {
+    params["max_staleness"] = {{"steps", *request.max_staleness}};
+    if (request.heard_within) params["max_staleness"]["heard_within_ms"] = request.heard_within->count();
+  }
   const Json result = impl_->Call(engine, "generate", params, request.timeout);
   try {
     std::vector<GeneratedSequence> sequences;
@@ -293,19 +322,9 @@ std::vector<GeneratedSequence> Controller::Generate(const GenerateRequest& reque
 }
 
 void Controller::WaitForVersion(const Version& least, std::chrono::milliseconds timeout, std::size_t engine) {
-  const Deadline deadline = impl_->Until(timeout);
-  while (true) {
-    const Json status = impl_->Call(engine, "status", {{"last_report", false}}, deadline);
-    std::optional<Version> served;
-    if (status.at("version").is_object()) served = VersionFromJson(status["version"]);
-    if (served && served->lineage == least.lineage && served->step >= least.step) return;
-    if (deadline.at() - Deadline::Clock::now() <= kVersionLook) {
-      throw Error(ErrorCode::kDeadlineExceeded, "engine " + endpoints().at(engine) + ": expected " + RunAt(least) +
-                                                    " or a later version within " + std::to_string(timeout.count()) +
-                                                    " ms, it serves " + (served ? served->ToString() : "none"));
-    }
-    std::this_thread::sleep_for(kVersionLook);
-  }
+  const std::chrono::milliseconds within = std::min<std::chrono::milliseconds>(timeout, kLongestWait);
+  impl_->Call(engine, "wait_for_version",
+              {{"lineage", least.lineage}, {"step", least.step}, {"timeout_ms", within.count()}}, within + kAnswerTime);
 }
 
 std::string Controller::Status(std::size_t engine) {

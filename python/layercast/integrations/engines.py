@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from layercast.closing import OfOneProcess
-from layercast.controller import Controller, EngineOutcome, Sequence
+from layercast.control.outcomes import EngineOutcome
+from layercast.controller import Controller, Sequence
 from layercast.errors import FailedPrecondition, InvalidArgument
 from layercast.publisher import Published
 

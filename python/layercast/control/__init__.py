@@ -1,0 +1,1 @@
+"""What a controller's calls come to: outcomes of engines, and versions on trial."""
