@@ -1,6 +1,8 @@
 #include "engine_side/server/reload/followed_publisher.h"
 
+#include <algorithm>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include "src/base/threads/thread_name.h"
@@ -43,12 +45,12 @@ void FollowedPublisher::Follow(const std::string& publishers) {
 }
 
 void FollowedPublisher::Check(const StalenessBound& bound, const RpcReply& reply, std::function<void()> go_on) {
-  Waiting call{bound, reply, std::move(go_on)};
+  Waiting call{bound, Clock::now(), reply, std::move(go_on)};
   std::unique_lock lock(mutex_);
   if (!std::exchange(wanted_, true)) changed_.notify_all();
-  const bool known = heard_ && Clock::now() - heard_->at <= bound.heard_within;
+  const bool known = heard_ && call.came - heard_->at <= bound.heard_within;
   if (known || publisher_.empty() || waiting_.size() >= kMostWaiting) {
-    const std::optional<Error> why = Decide(bound);
+    const std::optional<Error> why = Decide(call);
     lock.unlock();
     return Answer(call, why);
   }
@@ -75,13 +77,14 @@ void FollowedPublisher::Run(const std::stop_token& stop) {
 // Asks without the lock. What is heard of a publisher that is not followed any more is dropped.
 void FollowedPublisher::AskOnce(const std::stop_token& stop, std::unique_lock<std::mutex>& lock) {
   const std::string publisher = publisher_;
+  last_ask_ = Clock::now();  // what it says is no older
+  const auto asked_at = last_ask_;
   lock.unlock();
   std::optional<HeardOffer> heard;
   std::string silence;
   try {
     const Version served = served_().value_or(Version());
     const wire::OfferedSince since{served.lineage, served.step, served.digest};
-    const auto asked_at = Clock::now();  // what it says is no older
     heard =
         HeardOffer{since, AskOffered(publisher, keys_, since, Deadline::After(kFollowedAnswer).OrStop(stop)), asked_at};
   } catch (const std::exception& error) {
@@ -94,11 +97,15 @@ void FollowedPublisher::AskOnce(const std::stop_token& stop, std::unique_lock<st
   silence_ = std::move(silence);
 }
 
+// Those that came since are asked for anew.
 void FollowedPublisher::DecideWaiting(std::unique_lock<std::mutex>& lock) {
-  const std::vector<Waiting> waiting = std::exchange(waiting_, {});
+  const auto later =
+      std::ranges::stable_partition(waiting_, [this](const Waiting& call) { return call.came <= last_ask_; });
+  const std::vector<Waiting> waiting(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(later.begin()));
+  waiting_.erase(waiting_.begin(), later.begin());
   std::vector<std::optional<Error>> why;
   why.reserve(waiting.size());
-  for (const Waiting& one : waiting) why.push_back(Decide(one.bound));
+  for (const Waiting& one : waiting) why.push_back(Decide(one));
   lock.unlock();
   for (std::size_t i = 0; i < waiting.size(); ++i) Answer(waiting[i], why[i]);
   lock.lock();
@@ -114,13 +121,13 @@ void FollowedPublisher::Answer(const Waiting& one, const std::optional<Error>& w
 }
 
 // Under the lock. An engine that serves nothing says so itself.
-std::optional<Error> FollowedPublisher::Decide(const StalenessBound& bound) const {
+std::optional<Error> FollowedPublisher::Decide(const Waiting& call) const {
   if (publisher_.empty()) {
     return Error(ErrorCode::kFailedPrecondition,
                  "max_staleness: this engine follows no publisher: expected a reload from one, or serve --follow");
   }
   const std::optional<Version> served = served_();
-  return served ? TooStale(bound, *served, publisher_, heard_, silence_) : std::nullopt;
+  return served ? TooStale(call.bound, call.came, *served, publisher_, heard_, silence_) : std::nullopt;
 }
 
 }  // namespace layercast

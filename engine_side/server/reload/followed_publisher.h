@@ -37,6 +37,7 @@ class FollowedPublisher {
  private:
   struct Waiting {
     StalenessBound bound;
+    Deadline::Clock::time_point came;
     RpcReply reply;
     std::function<void()> go_on;
   };
@@ -44,7 +45,7 @@ class FollowedPublisher {
   void AskOnce(const std::stop_token& stop, std::unique_lock<std::mutex>& lock);
   void DecideWaiting(std::unique_lock<std::mutex>& lock);
   static void Answer(const Waiting& one, const std::optional<Error>& why);
-  std::optional<Error> Decide(const StalenessBound& bound) const;
+  std::optional<Error> Decide(const Waiting& call) const;
 
   const Keys keys_;
   const std::function<std::optional<Version>()> served_;
@@ -55,6 +56,7 @@ class FollowedPublisher {
   std::string silence_;              // why it could not be asked; empty: it could
   bool wanted_ = false;              // a bound was asked for
   std::vector<Waiting> waiting_;
+  Deadline::Clock::time_point last_ask_{};  // when it began
   Deadline::Clock::time_point next_ask_{};
   std::jthread thread_;
 };

@@ -36,10 +36,11 @@ std::optional<StalenessBound> StalenessBoundFrom(const Json& params, const std::
                         .heard_within = MillisecondsFrom(asked, "heard_within_ms", otherwise.heard_within)};
 }
 
-std::optional<Error> TooStale(const StalenessBound& bound, const Version& served, const std::string& publisher,
-                              const std::optional<HeardOffer>& heard, const std::string& silence) {
+std::optional<Error> TooStale(const StalenessBound& bound, Deadline::Clock::time_point came, const Version& served,
+                              const std::string& publisher, const std::optional<HeardOffer>& heard,
+                              const std::string& silence) {
   const std::string serves = "this engine serves " + served.ToString();
-  const auto age = heard ? Deadline::Clock::now() - heard->at : Deadline::Clock::duration::max();
+  const auto age = heard ? came - heard->at : Deadline::Clock::duration::max();
   if (age > bound.heard_within) {
     const std::string ago =
         heard ? std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(age).count()) + " ms ago"

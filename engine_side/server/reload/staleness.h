@@ -18,7 +18,7 @@ namespace layercast {
 // Value.
 struct StalenessBound {
   std::uint64_t steps = 0;  // behind the newest that the publisher offers
-  // How long ago the publisher may have been heard: what it said earlier is not known any more.
+  // How long before the call the publisher may have been heard: what it said earlier is not known any more.
   std::chrono::milliseconds heard_within{30'000};
 };
 
@@ -33,9 +33,10 @@ struct HeardOffer {
   Deadline::Clock::time_point at;
 };
 
-// Why the version may not answer, naming it, the newest and the bound; nullopt: it may. `heard` is empty if the
-// publisher has not been heard yet, for the reason `silence`.
-std::optional<Error> TooStale(const StalenessBound& bound, const Version& served, const std::string& publisher,
-                              const std::optional<HeardOffer>& heard, const std::string& silence);
+// Why the version may not answer a call that came at `came`, naming it, the newest and the bound; nullopt: it may.
+// `heard` is empty if the publisher has not been heard yet, for the reason `silence`.
+std::optional<Error> TooStale(const StalenessBound& bound, Deadline::Clock::time_point came, const Version& served,
+                              const std::string& publisher, const std::optional<HeardOffer>& heard,
+                              const std::string& silence);
 
 }  // namespace layercast

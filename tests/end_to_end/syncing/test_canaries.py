@@ -121,7 +121,7 @@ def test_somebody_else_decides(fleet, before, verdict):
     said = fleet.program.finish(waiting, status=0 if promoted else 1).json
     assert said["canary"]["promoted"] == promoted
     fleet.assert_serve(version if promoted else before)
-    late = fleet.program.run(*verdict.split(), "--engine", fleet.engines[1].endpoint, status=1).json["engines"][0]["error"]
+    late = fleet.program.run(*verdict.split(), "--engine", fleet.engines[2].endpoint, status=1).json["engines"][0]["error"]
     assert late["code"] == "failed_precondition" and "no version is on trial" in late["message"]
 
 

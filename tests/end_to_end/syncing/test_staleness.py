@@ -32,10 +32,10 @@ def test_a_late_engine_says_what_it_has_passed_over(program, start, checkpoint, 
     assert report["passed_over"] == {"count": 2, "complete": True, "versions": [{"version": one, "run": "job"} for one in passed]}
     assert program.status(engine)["last_report"]["passed_over"] == report["passed_over"]
     publish(5)
-    publish(4, "again")  # which shadows what the run before had from there on
+    publish(3, "again")  # which shadows what the run before had from there on
     publish(5, "again")
     text = program.text("reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint)
-    assert "passed over 2 versions: run@5 (run 'job'), run@4 (run 'again')" in text
+    assert "passed over 2 versions: run@5 (run 'job'), run@3 (run 'again')" in text
     again = program.reload(engine, "--publisher", publisher.endpoint)["report"]
     assert again["passed_over"]["count"] == 0
     assert program.reload(engine, "--model", checkpoint("qwen3", "a"))["report"].get("passed_over") is None

@@ -28,7 +28,8 @@ HeardOffer Heard(const Version& asked, std::uint64_t newest, const std::string& 
 
 // Empty: the version may answer.
 std::string Why(std::uint64_t steps, const Version& served, const std::optional<HeardOffer>& heard) {
-  const auto why = TooStale({.steps = steps, .heard_within = kHour}, served, "tcp://p", heard, "it is silent");
+  const auto why = TooStale({.steps = steps, .heard_within = kHour}, Deadline::Clock::now(), served, "tcp://p", heard,
+                            "it is silent");
   return why ? std::string(ErrorCodeName(why->code())) + ": " + why->what() : "";
 }
 
