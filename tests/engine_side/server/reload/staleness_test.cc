@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr std::chrono::milliseconds kHour{3'600'000};
 
-Version At(std::uint64_t step) { return {"run", step, {step, 1}}; }
+Version StaleAt(std::uint64_t step) { return {"run", step, {step, 1}}; }
 
 // What was heard now of a publisher that was asked about `asked`.
 HeardOffer Heard(const Version& asked, std::uint64_t newest, const std::string& lineage = "run") {
@@ -34,38 +34,38 @@ std::string Why(std::uint64_t steps, const Version& served, const std::optional<
 }
 
 TEST(Staleness, CountsStepsToTheNewest) {
-  EXPECT_EQ(Why(2, At(40), Heard(At(40), 42)), "");
-  EXPECT_EQ(Why(0, At(42), Heard(At(42), 42)), "");
-  EXPECT_THAT(Why(2, At(40), Heard(At(40), 43)),
+  EXPECT_EQ(Why(2, StaleAt(40), Heard(StaleAt(40), 42)), "");
+  EXPECT_EQ(Why(0, StaleAt(42), Heard(StaleAt(42), 42)), "");
+  EXPECT_THAT(Why(2, StaleAt(40), Heard(StaleAt(40), 43)),
               AllOf(HasSubstr("failed_precondition: max_staleness: this engine serves run@40:"),
                     HasSubstr("3 steps behind: publisher tcp://p offers run@43:"), HasSubstr("of run 'job'"),
                     HasSubstr("expected at most 2 steps")));
 }
 
 TEST(Staleness, IsNotKnownOfAPublisherThatWasNotHeardLately) {
-  EXPECT_THAT(Why(2, At(40), std::nullopt),
+  EXPECT_THAT(Why(2, StaleAt(40), std::nullopt),
               AllOf(HasSubstr("unavailable: "), HasSubstr("heard never, expected within 3600000 ms (it is silent)")));
-  HeardOffer old = Heard(At(40), 40);
+  HeardOffer old = Heard(StaleAt(40), 40);
   old.at -= 2 * kHour;
-  EXPECT_THAT(Why(2, At(40), old), AllOf(HasSubstr("unavailable: "), HasSubstr("was heard 72000")));
+  EXPECT_THAT(Why(2, StaleAt(40), old), AllOf(HasSubstr("unavailable: "), HasSubstr("was heard 72000")));
 }
 
 TEST(Staleness, IsNotCountedAcrossLineagesAndRuns) {
-  EXPECT_THAT(Why(9, At(40), Heard(At(40), 41, "other")), HasSubstr("a version of another lineage"));
-  EXPECT_THAT(Why(9, At(60), Heard(At(60), 42)), HasSubstr("a later step, which is of no run"));
-  HeardOffer followed = Heard(At(41), 42);
+  EXPECT_THAT(Why(9, StaleAt(40), Heard(StaleAt(40), 41, "other")), HasSubstr("a version of another lineage"));
+  EXPECT_THAT(Why(9, StaleAt(60), Heard(StaleAt(60), 42)), HasSubstr("a later step, which is of no run"));
+  HeardOffer followed = Heard(StaleAt(41), 42);
   followed.offer.known = followed.offer.shadowed = true;
-  EXPECT_THAT(Why(9, At(41), followed), HasSubstr("a version of a run that another has followed"));
-  EXPECT_EQ(Why(9, At(40), followed), "");  // which was not what was asked about
+  EXPECT_THAT(Why(9, StaleAt(41), followed), HasSubstr("a version of a run that another has followed"));
+  EXPECT_EQ(Why(9, StaleAt(40), followed), "");  // which was not what was asked about
 }
 
 // Its newest was evicted, say.
 TEST(Staleness, AnEngineAheadOfWhatIsOfferedIsNotBehind) {
-  HeardOffer ahead = Heard(At(43), 42);
+  HeardOffer ahead = Heard(StaleAt(43), 42);
   ahead.offer.known = true;
-  EXPECT_EQ(Why(0, At(43), ahead), "");
+  EXPECT_EQ(Why(0, StaleAt(43), ahead), "");
   ahead.offer.newest.clear();
-  EXPECT_EQ(Why(0, At(43), ahead), "");
+  EXPECT_EQ(Why(0, StaleAt(43), ahead), "");
 }
 
 TEST(Staleness, TheCallsOwnBoundComesBeforeTheEngines) {
