@@ -27,7 +27,7 @@ std::string NotComparable(const Version& served, const HeardOffer& heard) {
 std::optional<StalenessBound> StalenessBoundFrom(const Json& params, const std::optional<StalenessBound>& of_engine) {
   if (!params.contains("max_staleness") || params["max_staleness"].is_null()) return of_engine;
   const Json& asked = params["max_staleness"];
-  if (!asked.at("steps").is_number_unsigned()) {
+  if (!asked.at("steps").is_number_integer() || asked["steps"] < 0) {
     throw Error(ErrorCode::kInvalidArgument,
                 "max_staleness: steps: expected a number from 0 on, got " + asked["steps"].dump());
   }
