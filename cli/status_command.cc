@@ -12,7 +12,7 @@
 #include "src/base/run_at.h"
 #include "src/base/utf8.h"
 #include "src/control/rpc.h"
-#include "src/session/offer/publisher_status.h"
+#include "src/session/ask/publisher_status.h"
 
 namespace layercast::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "layercast/version.h"
-#include "src/base/allowed_folders.h"
+#include "src/base/paths/allowed_folders.h"
 #include "src/session/offer/order_desk.h"
 #include "src/wire/frames.h"
 

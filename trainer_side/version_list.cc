@@ -8,7 +8,7 @@
 #include "src/base/run_at.h"
 #include "src/base/utf8.h"
 #include "src/net/keys/keys.h"
-#include "src/session/offer/publisher_status.h"
+#include "src/session/ask/publisher_status.h"
 
 namespace layercast {
 namespace {

@@ -5,7 +5,7 @@
 #include "cli/arguments/read_answer.h"
 #include "src/base/as_error.h"
 #include "src/control/rpc.h"
-#include "src/session/offer/publisher_status.h"
+#include "src/session/ask/publisher_status.h"
 
 namespace layercast::cli {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "src/base/threads/thread_name.h"
 #include "src/control/rpc.h"
-#include "src/session/offer/publisher_status.h"
+#include "src/session/ask/publisher_status.h"
 
 namespace layercast::cli {
 

@@ -1,7 +1,5 @@
 #include "engine_side/server/engine_service.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -10,12 +8,12 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine_side/server/adapter_calls.h"
+#include "engine_side/server/engine_identity.h"
 #include "engine_side/server/generate/generate_call.h"
 #include "engine_side/server/generate/generator.h"
 #include "engine_side/server/group/model_files.h"
@@ -131,14 +129,14 @@ class EngineService::Impl {
   Json Ready() const {
     Json ready = {{"ready", true}, {"endpoint", endpoint()}};
     ready["metrics"] = metrics_ == nullptr ? Json() : Json(metrics_->address());
-    ready.update(Identity());
+    ready.update(IdentityOf(options_.ranks, ranks_.pids(), adapter_bytes_));
     ready["version"] = reloader_.Status()["version"];
     return ready;
   }
 
   Json Status() const {
     Json status = reloader_.Status();
-    status.update(Identity());
+    status.update(IdentityOf(options_.ranks, ranks_.pids(), adapter_bytes_));
     status["asleep"] = sleeper_.Status();
     status["trial"] = trial_.Status();
     if (!status["asleep"].is_null() && !status["progress"].is_object()) status["state"] = "asleep";
@@ -162,21 +160,6 @@ class EngineService::Impl {
     return {Status(), generator_.Counts(), calls_.size(), ranks_.generation(), rpc_->refusals(), RelayCountsOf(ranks_)};
   }
 
-  Json Identity() const {
-    return {{"pid", ::getpid()},
-            {"pids", ranks_.pids()},
-            {"tp", options_.ranks.tp_size},
-            {"pp", options_.ranks.pp_size},
-            {"expert_parallel", options_.ranks.expert_parallel},
-            {"expert_placement", ExpertPlacementName(options_.ranks.expert_placement)},
-            {"quantization", options_.ranks.recipe},
-            {"device", options_.ranks.on_device ? "cuda" : "cpu"},
-            {"adapter_slots", options_.ranks.adapter_slots},
-            {"adapter_bytes", adapter_bytes_.slots},
-            {"host_adapters", options_.ranks.host_adapters},
-            {"host_adapter_bytes", adapter_bytes_.host_copies}};
-  }
-
   // Runs on the RPC thread. What takes time is handed to the worker or the generator, which answer later.
   void Dispatch(const std::string& method, Json&& params, const RpcReply& reply) {
     static const std::map<std::string, void (Impl::*)(const Json&, const RpcReply&)> kQuick = {
@@ -193,38 +176,35 @@ class EngineService::Impl {
         {"init_weight_transfer_engine", &Impl::InitWeightTransfer},
         {"start_weight_update", &Impl::StartUpdate},
         {"finish_weight_update", &Impl::FinishUpdate}};
-    static const std::map<std::string, void (Impl::*)(const Json&, const RpcReply&)> kSlow = {
-        {"reload_weights", &Impl::ReloadWeights},
-        {"stage_weights", &Impl::StageWeights},
-        {"update_weights", &Impl::UpdateWeights},
-        {"promote_weights", &Impl::Promote},
-        {"revoke_weights", &Impl::Revoke},
-        {"hold_trial", &Impl::HoldTrial},
-        {"pause", &Impl::Pause},
-        {"sleep", &Impl::Sleep},
-        {"wake_up", &Impl::WakeUp},
-        {"export", &Impl::Export},
-        {"verify", &Impl::Verify},
-        {"lend_weights", &Impl::LendWeights},
-        {"digests", &Impl::Digests},
-        {"load_adapter", &Impl::LoadAdapter},
-        {"unload_adapter", &Impl::UnloadAdapter}};
+    struct Slow {
+      void (Impl::*run)(const Json&, const RpcReply&);
+      bool lasting = false;     // what it does outlasts its answer, so that it is done also when the caller is gone
+      bool asleep_too = false;  // what sleeps can be asked for it
+    };
+    static const std::map<std::string, Slow> kSlow = {{"reload_weights", {&Impl::ReloadWeights, true, true}},
+                                                      {"stage_weights", {&Impl::StageWeights, false, true}},
+                                                      {"update_weights", {&Impl::UpdateWeights, true, true}},
+                                                      {"promote_weights", {&Impl::Promote, true, true}},
+                                                      {"revoke_weights", {&Impl::Revoke, true, true}},
+                                                      {"hold_trial", {&Impl::HoldTrial, false, true}},
+                                                      {"pause", {&Impl::Pause, false, true}},
+                                                      {"sleep", {&Impl::Sleep, false, true}},
+                                                      {"wake_up", {&Impl::WakeUp, false, true}},
+                                                      {"export", {&Impl::Export, true}},
+                                                      {"verify", {&Impl::Verify}},
+                                                      {"lend_weights", {&Impl::LendWeights}},
+                                                      {"digests", {&Impl::Digests}},
+                                                      {"load_adapter", {&Impl::LoadAdapter, true}},
+                                                      {"unload_adapter", {&Impl::UnloadAdapter, false, true}}};
     if (!loaded_ && method != "status") throw Error(ErrorCode::kUnavailable, "this engine is still loading its model");
     if (const auto quick = kQuick.find(method); quick != kQuick.end()) return (this->*quick->second)(params, reply);
     const auto slow = kSlow.find(method);
     if (slow == kSlow.end()) throw Error(ErrorCode::kNotFound, "this engine has no method '" + method + "'");
-    // What these do outlasts their answer, so that it is done also when the caller is gone.
-    static const std::set<std::string> kLasting = {"reload_weights", "update_weights", "promote_weights",
-                                                   "revoke_weights", "export",         "load_adapter"};
-    // What sleeps can be asked for these, and no other.
-    static const std::set<std::string> kAsleepToo = {
-        "reload_weights", "stage_weights", "update_weights", "promote_weights", "revoke_weights",
-        "hold_trial",     "pause",         "sleep",          "wake_up",         "unload_adapter"};
-    auto call = [this, method, member = slow->second, params = std::move(params), reply] {
-      if (!kAsleepToo.contains(method)) sleeper_.ExpectAwake(method);
-      (this->*member)(paths_.Confined(params), reply);
+    auto call = [this, method, called = slow->second, params = std::move(params), reply] {
+      if (!called.asleep_too) sleeper_.ExpectAwake(method);
+      (this->*called.run)(paths_.Confined(params), reply);
     };
-    calls_.Add({std::move(call), reply, kLasting.contains(method)});
+    calls_.Add({std::move(call), reply, slow->second.lasting});
   }
 
   // One rank may have died while nobody called it; only now is known what is served. Before anything was, the load

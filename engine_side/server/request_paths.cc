@@ -14,6 +14,7 @@ RequestPaths::RequestPaths(const std::vector<std::string>& allowed, const std::s
 Json RequestPaths::Confined(Json params) const {
   if (any_) return params;
   Confine(params, "weights_path", Use::kRead);
+  Confine(params, "store", Use::kRead);
   Confine(params, "directory", Use::kWrite);
   if (params.contains("secondary_weights")) {
     for (Json& more : params["secondary_weights"]) Confine(more, "path", Use::kRead);

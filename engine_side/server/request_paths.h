@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/allowed_folders.h"
+#include "src/base/paths/allowed_folders.h"
 #include "src/control/rpc.h"
 
 namespace layercast {

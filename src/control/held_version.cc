@@ -8,7 +8,7 @@
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/base/run_at.h"
-#include "src/session/offer/publisher_status.h"
+#include "src/session/ask/publisher_status.h"
 
 namespace layercast {
 namespace {

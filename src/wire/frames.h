@@ -305,7 +305,7 @@ struct PublishedFolder {
   bool operator==(const PublishedFolder&) const = default;
 };
 
-// Asks that what the session announces be signed (src/session/link/signed_text.h). Comes before Subscribe.
+// Asks that what the session announces be signed (src/session/signing/signed_text.h). Comes before Subscribe.
 struct AskSigned {
   std::array<std::byte, 32> nonce{};  // at random, so that an earlier signature does not answer
   bool operator==(const AskSigned&) const = default;

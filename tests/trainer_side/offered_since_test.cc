@@ -10,7 +10,7 @@
 
 #include "layercast/publisher.h"
 #include "src/net/keys/keys.h"
-#include "src/session/offer/publisher_status.h"
+#include "src/session/ask/publisher_status.h"
 #include "tests/support/error_of.h"
 
 namespace layercast {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "layercast/publisher.h"
-#include "src/session/offer/publisher_status.h"
+#include "src/session/ask/publisher_status.h"
 #include "tests/support/error_of.h"
 
 namespace layercast {

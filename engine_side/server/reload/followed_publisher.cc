@@ -7,7 +7,7 @@
 
 #include "src/base/threads/thread_name.h"
 #include "src/net/zmq/endpoint.h"
-#include "src/session/offer/publisher_status.h"
+#include "src/session/ask/publisher_status.h"
 
 namespace layercast {
 namespace {

@@ -9,7 +9,7 @@
 #include "src/base/deadline.h"
 #include "src/base/log.h"
 #include "src/net/zmq/endpoint.h"
-#include "src/session/offer/publisher_status.h"
+#include "src/session/ask/publisher_status.h"
 
 namespace layercast {
 namespace {

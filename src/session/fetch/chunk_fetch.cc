@@ -2,7 +2,7 @@
 
 #include "layercast/error.h"
 #include "src/session/link/chunk_digests.h"
-#include "src/session/link/chunk_hashes.h"
+#include "src/session/signing/chunk_hashes.h"
 #include "src/session/link/naming_peer.h"
 
 namespace layercast {

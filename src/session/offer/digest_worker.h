@@ -16,7 +16,7 @@
 
 #include "src/base/threads/bounded_queue.h"
 #include "src/session/link/offered_version.h"
-#include "src/session/link/signed_text.h"
+#include "src/session/signing/signed_text.h"
 #include "src/session/offer/corrupted_offer.h"
 #include "src/session/offer/known_of_versions.h"
 #include "src/session/offer/serve_context.h"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "src/session/link/offered_version.h"
-#include "src/session/link/signed_text.h"
+#include "src/session/signing/signed_text.h"
 #include "src/session/offer/serve_context.h"
 #include "src/session/offer/stream_blocks.h"
 #include "src/tensor/kernels/axis_amax.h"

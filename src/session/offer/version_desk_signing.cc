@@ -4,7 +4,7 @@
 #include <string>
 
 #include "layercast/error.h"
-#include "src/session/link/signed_text.h"
+#include "src/session/signing/signed_text.h"
 #include "src/session/offer/version_desk.h"
 
 namespace layercast {

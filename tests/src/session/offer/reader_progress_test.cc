@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/session/offer/publisher_status.h"
+#include "src/session/ask/publisher_status.h"
 #include "tests/support/session/other_transport.h"
 #include "tests/support/session/publishing.h"
 

@@ -1,4 +1,4 @@
-#include "src/session/link/signed_text.h"
+#include "src/session/signing/signed_text.h"
 
 #include <string_view>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "src/base/allowed_folders.h"
+#include "src/base/paths/allowed_folders.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

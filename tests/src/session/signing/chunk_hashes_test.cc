@@ -1,4 +1,4 @@
-#include "src/session/link/chunk_hashes.h"
+#include "src/session/signing/chunk_hashes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

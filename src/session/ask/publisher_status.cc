@@ -1,4 +1,4 @@
-#include "src/session/offer/publisher_status.h"
+#include "src/session/ask/publisher_status.h"
 
 #include <utility>
 
