@@ -129,14 +129,14 @@ class EngineService::Impl {
   Json Ready() const {
     Json ready = {{"ready", true}, {"endpoint", endpoint()}};
     ready["metrics"] = metrics_ == nullptr ? Json() : Json(metrics_->address());
-    ready.update(IdentityOf(options_.ranks, ranks_.pids(), adapter_bytes_));
+    ready.update(Identity());
     ready["version"] = reloader_.Status()["version"];
     return ready;
   }
 
   Json Status() const {
     Json status = reloader_.Status();
-    status.update(IdentityOf(options_.ranks, ranks_.pids(), adapter_bytes_));
+    status.update(Identity());
     status["asleep"] = sleeper_.Status();
     status["trial"] = trial_.Status();
     if (!status["asleep"].is_null() && !status["progress"].is_object()) status["state"] = "asleep";
@@ -159,6 +159,8 @@ class EngineService::Impl {
   EngineLook Look() {
     return {Status(), generator_.Counts(), calls_.size(), ranks_.generation(), rpc_->refusals(), RelayCountsOf(ranks_)};
   }
+
+  Json Identity() const { return IdentityOf(options_.ranks, ranks_.pids(), adapter_bytes_); }
 
   // Runs on the RPC thread. What takes time is handed to the worker or the generator, which answer later.
   void Dispatch(const std::string& method, Json&& params, const RpcReply& reply) {

@@ -36,6 +36,7 @@ class RequestPathsTest : public ::testing::Test {
         {"reload_weights", {{"weights_path", path}}},
         {"reload_weights", {{"weights_path", path}, {"is_checkpoint_format", false}, {"partial", true}}},
         {"reload_weights", {{"weights_path", fine}, {"secondary_weights", {{{"prefix", "draft."}, {"path", path}}}}}},
+        {"reload_weights", {{"store", path}}},
         {"stage_weights", {{"weights_path", path}}},
         {"stage_weights", {{"adapter", {{"name", "a"}, {"weights_path", path}}}}},
         {"update_weights", {{"weights_path", path}}},
