@@ -29,8 +29,8 @@
 #include "trainer_side/folder_orders.h"
 #include "trainer_side/kept_tensors.h"
 #include "trainer_side/kept_versions.h"
-#include "trainer_side/published_state.h"
 #include "trainer_side/metrics/publisher_samples.h"
+#include "trainer_side/published_state.h"
 #include "trainer_side/stored_weights.h"
 #include "trainer_side/version_list.h"
 

@@ -32,11 +32,11 @@ class HostileDeskTest : public ::testing::Test {
  protected:
   HostileDeskTest() {
     for (std::uint32_t chunk = 0; chunk < 2; ++chunk) relayed_->Ready(chunk);  // of three
-    desk_.emplace(
-        DeskOptions{.name = "publisher", .max_sessions = 64},
-        VersionDesk::Parts{.context = {pool_, failpoints_, outbox_, memory_, nullptr, {}, asked_, nullptr, take_offer_ids_},
-                           .channels = [](const OfferedVersion&) { return std::vector<wire::ChannelAddress>(); },
-                           .core_seconds = [] { return 0.0; }});
+    desk_.emplace(DeskOptions{.name = "publisher", .max_sessions = 64},
+                  VersionDesk::Parts{
+                      .context = {pool_, failpoints_, outbox_, memory_, nullptr, {}, asked_, nullptr, take_offer_ids_},
+                      .channels = [](const OfferedVersion&) { return std::vector<wire::ChannelAddress>(); },
+                      .core_seconds = [] { return 0.0; }});
     Offer(std::make_shared<OfferedVersion>(relayed_, /*offer_id=*/3));
     PublishAnother(1);
   }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "engine_side/plan/merged_version.h"
-#include "engine_side/reload/sources/open_publishers.h"
+#include "engine_side/reload/sources/peer_source.h"
 #include "layercast/error.h"
 #include "src/adapter/adapter_text.h"
 #include "src/adapter/tied_factors.h"

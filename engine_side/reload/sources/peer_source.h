@@ -1,11 +1,14 @@
 // What sources have in common whose bytes come by a session with peers: a trainer's publishers, or a rank of another
-// engine that lends its own. Used by publisher_source.cc and lender_source.cc.
+// engine that lends its own. Used by publisher_source.cc, lender_source.cc, and loads of adapters.
 #pragma once
 
 #include <memory>
 #include <utility>
 
+#include "engine_side/reload/sources/peer_session.h"
 #include "engine_side/reload/sources/version_source.h"
+#include "layercast/reload_source.h"
+#include "src/session/fetch/fetch.h"
 
 namespace layercast {
 
@@ -35,5 +38,10 @@ class PeerSource : public VersionSource {
     return request;
   }
 };
+
+// What comes by `session`, which is open and has fetched nothing, since somebody looked first at what is offered: a
+// load of adapters, where that decides which receiver takes it. `request` says what it was opened for; its attempt and
+// its stop are the reload's. What the session was opened with outlives the reload.
+ReloadSource FromOpenPublishers(PeerRequest request, std::unique_ptr<FetchSession> session);
 
 }  // namespace layercast

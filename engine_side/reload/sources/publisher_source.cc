@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine_side/reload/sources/open_publishers.h"
 #include "engine_side/reload/sources/peer_source.h"
 
 namespace layercast {

@@ -61,6 +61,7 @@ class StoreSource final : public VersionSource {
       : directory_(std::move(directory)), lineage_(std::move(lineage)), step_(step), digest_(digest) {}
 
   bool is_published() const override { return true; }
+  bool is_vouched_for() const override { return false; }  // whoever can write the folder
 
   Opened Open(const SourceContext& context) override {
     context.report.channel = "store";

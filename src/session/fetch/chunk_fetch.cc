@@ -2,8 +2,8 @@
 
 #include "layercast/error.h"
 #include "src/session/link/chunk_digests.h"
-#include "src/session/signing/chunk_hashes.h"
 #include "src/session/link/naming_peer.h"
+#include "src/session/signing/chunk_hashes.h"
 
 namespace layercast {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "src/session/fetch/fetch.h"
 #include "src/session/link/publisher_link.h"
-#include "src/session/signing/signed_text.h"
 #include "src/session/relay_tree/relay_tree.h"
+#include "src/session/signing/signed_text.h"
 #include "src/transport/channel/channel.h"
 #include "src/wire/frames.h"
 

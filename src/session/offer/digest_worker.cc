@@ -11,8 +11,8 @@
 #include "src/base/threads/thread_name.h"
 #include "src/base/threads/work_clock.h"
 #include "src/session/link/chunk_digests.h"
-#include "src/session/signing/chunk_hashes.h"
 #include "src/session/offer/ask_limits.h"
+#include "src/session/signing/chunk_hashes.h"
 #include "src/transport/channel/offer_views.h"
 
 namespace layercast {
@@ -112,8 +112,7 @@ void DigestWorker::SendNext(Work& work, const VersionPointer& version) {
   std::vector<wire::AxisAmax> amaxes = NextAmaxes(work, version);
   if (work.subscribed) return Announce(work, version, first, wire::MoreDigests{std::move(digests), std::move(amaxes)});
   work.subscribed = true;
-  Announce(work, version, first,
-           wire::Subscribed{OfferFor(work.job, *version), std::move(digests), std::move(amaxes)});
+  Announce(work, version, first, wire::Subscribed{OfferFor(work.job, *version), std::move(digests), std::move(amaxes)});
 }
 
 void DigestWorker::Announce(const Work& work, const VersionPointer& version, std::size_t first, wire::Message message) {

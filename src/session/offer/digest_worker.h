@@ -16,10 +16,10 @@
 
 #include "src/base/threads/bounded_queue.h"
 #include "src/session/link/offered_version.h"
-#include "src/session/signing/signed_text.h"
 #include "src/session/offer/corrupted_offer.h"
 #include "src/session/offer/known_of_versions.h"
 #include "src/session/offer/serve_context.h"
+#include "src/session/signing/signed_text.h"
 #include "src/tensor/kernels/axis_amax.h"
 #include "src/wire/frames.h"
 #include "src/wire/schedule.h"

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "src/session/link/offered_version.h"
-#include "src/session/signing/signed_text.h"
 #include "src/session/offer/serve_context.h"
 #include "src/session/offer/stream_blocks.h"
+#include "src/session/signing/signed_text.h"
 #include "src/tensor/kernels/axis_amax.h"
 #include "src/wire/schedule.h"
 

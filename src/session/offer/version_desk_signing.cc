@@ -4,8 +4,8 @@
 #include <string>
 
 #include "layercast/error.h"
-#include "src/session/signing/signed_text.h"
 #include "src/session/offer/version_desk.h"
+#include "src/session/signing/signed_text.h"
 
 namespace layercast {
 

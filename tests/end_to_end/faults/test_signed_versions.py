@@ -98,16 +98,20 @@ def test_what_nobody_has_signed_or_a_stranger_is_refused_before_a_byte_is_writte
     program.reload(engine, "--publisher", publish("--sign", trainer).endpoint)
 
 
-def test_paths_and_other_engines_which_nobody_signs_are_refused_unless_they_are_allowed(program, serve, signing, trust, checkpoint):
+def test_paths_and_other_engines_which_nobody_signs_are_refused_unless_they_are_allowed(program, start, serve, signing, trust, checkpoint,
+                                                                                           tmp_path):
     key = signing("trainer")
+    stored = start("publish", "--model", checkpoint("llama", "b"), "--lineage", "run", "--store", tmp_path / "store", "--sign", key)
+    program.run("versions", "wait", "--publisher", stored.endpoint, "--version", "run@0")
     lender = serve("--trust", trust(key), "--allow-unsigned")
     program.reload(lender, "--model", checkpoint("llama", "b"))
     engine = serve("--trust", trust(key))
-    for source in (("--model", checkpoint("llama", "b")), (), ("--from-engine", lender.endpoint)):
+    for source in (("--model", checkpoint("llama", "b")), (), ("--from-engine", lender.endpoint), ("--store", tmp_path / "store")):
         message = refused_for_want_of_a_signature(program, engine, *source)
         assert "nobody signs" in message and "--allow-unsigned" in message, source
     allowed = serve("--trust", trust(key), "--allow-unsigned")
     program.reload(allowed, "--from-engine", lender.endpoint)
+    program.reload(allowed, "--store", tmp_path / "store")
 
 
 def test_each_publisher_of_a_sharded_trainer_signs_its_part(program, start, serve, signing, trust, checkpoint, assert_serves):

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/session/choose/probe_publisher.h"
 #include "src/session/ask/publisher_status.h"
+#include "src/session/choose/probe_publisher.h"
 #include "src/transport/all/channel_names.h"
 #include "src/transport/zmq/zmq_transport.h"
 #include "tests/support/channels_here.h"

@@ -11,8 +11,8 @@
 #include <stop_token>
 
 #include "layercast/error.h"
-#include "src/session/link/my_host.h"
 #include "src/session/ask/publisher_status.h"
+#include "src/session/link/my_host.h"
 #include "src/session/relay_tree/relay_desk.h"
 #include "src/transport/all/transports.h"
 #include "tests/support/error_of.h"
