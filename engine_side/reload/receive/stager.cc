@@ -105,9 +105,10 @@ StageWork& Stager::work() {
 
 void Stager::ExpectVouchedFor(const ReloadSource& source) const {
   if (keys_.may_be_unsigned() || source.from->is_vouched_for()) return;
-  throw Error(ErrorCode::kPermissionDenied,
-              "nobody signs what comes from a path, a store or another engine, and this engine takes what is signed by " +
-                  keys_.trusted()->source() + " (--trust) alone: expected a publisher that signs, or --allow-unsigned");
+  throw Error(
+      ErrorCode::kPermissionDenied,
+      "nobody signs what comes from a path, a store or another engine, and this engine takes what is signed by " +
+          keys_.trusted()->source() + " (--trust) alone: expected a publisher that signs, or --allow-unsigned");
 }
 
 void Stager::Open(ReloadSource source, std::uint64_t attempt, const Origin& origin, std::stop_token stop) {

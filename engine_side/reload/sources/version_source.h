@@ -82,8 +82,8 @@ class VersionSource {
   virtual Form form() const { return Form::kCheckpoint; }
   // Whether a trainer publishes it. What an engine loads first may be from elsewhere: its own checkpoint.
   virtual bool is_published() const { return false; }
-  // Whether the weights need nobody's signature, or the source's session asks for it. Nobody signs files, stores, nor what
-  // other engines have made of a version.
+  // Whether the weights need nobody's signature, or the source's session asks for it. Nobody signs files, stores, nor
+  // what other engines have made of a version.
   virtual bool is_vouched_for() const { return is_published(); }
 
   // Everything that can be refused before a plan is made is refused here. Kernel tensors are those of the layout.

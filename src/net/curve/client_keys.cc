@@ -39,7 +39,7 @@ std::string WordsOfHandshake(const std::string& peer, const Keys& keys, std::uin
 
 bool Admission::IsRefused(ConnectionLimits& limits) {
   if (const auto failed = limits.TakeFailedHandshake()) {
-    const std::string words = WordsOfHandshake(peer_, keys_, failed->event, failed->value);
+    const std::string words = WordsOf(*failed);
     const bool waits = failed->event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     if (!words.empty() && words != why_) log::warn("{}{}", words, waits ? "; waiting until it does" : "");
     if (!words.empty()) why_ = words;
@@ -48,6 +48,16 @@ bool Admission::IsRefused(ConnectionLimits& limits) {
     asked_at_ = waits ? Deadline::Clock::now() : kNever;
   }
   return refused_;
+}
+
+// A server with keys may end the connection of a client without before that one has read that it wants some. Once, that
+// may be anything; it is not by chance that it happens again.
+std::string Admission::WordsOf(const ConnectionLimits::FailedHandshake& failed) {
+  const bool broken_off = failed.event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL && !keys_.given();
+  broken_off_ = broken_off ? broken_off_ + 1 : 0;
+  if (broken_off_ < 2) return WordsOfHandshake(peer_, keys_, failed.event, failed.value);
+  return WordsOfHandshake(peer_, keys_, ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL, failed.value) +
+         ", or ends connections for another reason";
 }
 
 Admission::Now Admission::Look(zmq::socket_t& socket, ConnectionLimits& limits, const std::string& endpoint) {
@@ -64,6 +74,7 @@ Admission::Now Admission::Look(zmq::socket_t& socket, ConnectionLimits& limits, 
 
 void Admission::Heard() {
   why_.clear();
+  broken_off_ = 0;
   refused_ = false;
 }
 

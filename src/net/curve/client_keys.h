@@ -47,9 +47,12 @@ class Admission {
   void Heard();
 
  private:
+  std::string WordsOf(const ConnectionLimits::FailedHandshake& failed);
+
   const std::string peer_;
   const Keys keys_;
   std::string why_;
+  int broken_off_ = 0;  // handshakes, one after the other
   bool refused_ = false;
   Deadline::Clock::time_point asked_at_{};
 };
