@@ -123,7 +123,7 @@ def test_an_engine_takes_any_kept_version_by_name_or_digest(program, start, chec
     gone = refused(program, engine, "reload", "--publisher", publisher.endpoint, "--version", "run@3")
     assert gone["code"] == "not_found" and "run@3 is not offered" in gone["message"]
     assert program.refused("publish", "--to", publisher.endpoint, "--model", checkpoint("qwen3", "b"), "--step", 9)[
-        "code"] == "invalid_argument"
+        "code"] == "permission_denied"
 
 
 def test_an_engine_goes_back_without_any_publisher(program, start, checkpoint, assert_serves):
