@@ -6,6 +6,7 @@ import random
 import pytest
 
 import adapters
+import endless
 import program as layercast_program
 from adapter_setting import AdapterSetting
 
@@ -139,17 +140,16 @@ def test_a_slot_in_use_is_waited_for_and_not_written(setting):
     assert [entry["name"] for entry in gone] == ["policy"] and "'other'" in gone[0]["why"]
 
 
-def test_who_holds_the_slots_is_said_when_the_wait_is_over(setting):
+def test_who_holds_the_slots_is_said_when_the_wait_is_over(setting, tmp_path):
+    setting.base = endless.endless_copy(setting.base, tmp_path / "endless")
     setting.serve(slots=2)
     setting.load("pinned", 1, "--pin")
     setting.load("policy", 0)
-    # Of different lengths, so that they do not end in the same step.
-    asking = [setting.program.start(*setting.asking("policy", new=LONG - 31 * seed, repeat=100, seed=seed)) for seed in range(4)]
-    layercast_program.wait_until(lambda: setting.uses("policy") > 2, 20, "they never began")
+    _, asking = setting.program.start(*setting.asking("policy", new=endless.TOKENS))
+    layercast_program.wait_until(lambda: setting.uses("policy") == 1, 20, "it never began")
     error = setting.load("other", 1, "--timeout", 6, status=1)["error"]
-    for _, process in asking:  # nobody waits for their sequences any more
-        process.kill()
-        process.communicate()
+    asking.kill()  # nobody waits for its sequence any more
+    asking.communicate()
     assert error["code"] == "resource_exhausted", error
     assert "'policy' (in use)" in error["message"] and "'pinned' (pinned)" in error["message"] and "--adapter-slots" in error["message"]
     layercast_program.wait_until(lambda: setting.uses("policy") == 0, 20, "sequences without anybody go on")
