@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr std::chrono::milliseconds kShort{100};     // where nobody is there to answer
+constexpr std::chrono::milliseconds kShort{400};     // where nobody is there to answer
 constexpr std::chrono::milliseconds kSilence{3000};  // where somebody may be
 constexpr const char* kWhole[] = {"0", "1"};         // the only rank of a trainer
 
