@@ -163,7 +163,8 @@ def test_without_a_terminal_nothing_is_drawn(program, engine, publisher):
 
 @pytest.mark.parametrize("columns", [40, 200])
 def test_an_engine_that_loads_shows_one_bar_for_all_ranks_with_one_total(columns, program, checkpoint, publisher,
-                                                                        on_terminal):
+                                                                        on_terminal, monkeypatch):
+    monkeypatch.setenv("SPDLOG_LEVEL", "warn")  # the bar alone, without the line that tells of the sync
     serve = on_terminal("serve", "--model", checkpoint("qwen3", "a"), "--tp", 2, "--quantization", RECIPE,
                         "--load-format", "remote", "--publisher", publisher.endpoint, "--json", columns=columns)
     serve.await_bar(is_halfway)
