@@ -29,11 +29,12 @@ namespace {
 // Answers whoever has a session; over inproc it has the bytes that it says.
 class HostilePublisher {
  public:
-  HostilePublisher(const std::string& endpoint, std::uint32_t seed, const Weights& weights, const Schedule& schedule)
+  HostilePublisher(const std::string& endpoint, std::uint32_t seed, const Weights& weights, const Schedule& schedule,
+                   const std::vector<Digest>& digests)
       : socket_(context_, zmq::socket_type::router),
         transport_(std::move(TransportsNamed(std::vector<std::string>{"inproc"}).front())),
         end_(transport_->Offering({})),
-        words_(seed, schedule, DigestsOf(schedule, weights)) {
+        words_(seed, schedule, digests) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::rcvtimeo, 2);
     socket_.bind(endpoint);
@@ -170,7 +171,7 @@ TEST_F(HostilePublisherTest, HasNoByteTakenThatIsNotTheVersionsAndHoldsNobodyUp)
   const Weights weights = SomeWeights();
   const Schedule schedule = SomeSchedule(true);
   const auto expected = BytesOf(schedule, weights);
-  HostilePublisher publisher(Endpoint(), 41, weights, schedule);
+  HostilePublisher publisher(Endpoint(), 41, weights, schedule, DigestsOf(schedule, weights));
   std::size_t whole = 0, fetches = 0;
   std::map<std::string, std::size_t> endings;
   for (const std::size_t messages = FuzzInputs(2'000); publisher.said() < messages && !HasFailure(); ++fetches) {
@@ -206,7 +207,8 @@ TEST_F(HostilePublisherTest, LeavesAnEngineWithWhatItServed) {
   const Weights old = rig.Version(1), next = rig.Version(2);
   rig.receiver->ReloadWeights(EagerSource(old));
   const ServedBytes served = rig.engine.Served();
-  HostilePublisher publisher(Endpoint(), 42, next, SomeSchedule(true));
+  const Schedule other = SomeSchedule(true);
+  HostilePublisher publisher(Endpoint(), 42, next, other, DigestsOf(other, SomeWeights()));
   for (int reload = 0; reload < 40 && !HasFailure(); ++reload) {
     std::future<void> done =
         std::async(std::launch::async, [&] { rig.receiver->ReloadWeights(FromPublisher(Endpoint())); });
