@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <ctime>
 #include <functional>
 #include <memory>
 #include <string>
@@ -65,12 +64,6 @@ struct Sample {
   double processor_seconds = 0.0;  // of all threads
   bool quiet = false;              // no other program took a processor away during the sample
 };
-
-double ProcessorSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 // Walks through the layers in turn, so that no layer is cached when its turn comes, unless all fit the cache.
 class Sampler {

@@ -1,6 +1,8 @@
 // Inputs of kernel benchmarks, and how their measurements are evaluated.
 #pragma once
 
+#include <time.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -28,5 +30,15 @@ inline double Median(std::vector<double> values) {
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
+
+inline double SecondsBy(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+// What the processors have worked for this process, all its threads, or for this thread. If other programs keep the
+// cores busy, elapsed time would say more about them.
+inline double ProcessorSeconds() { return SecondsBy(CLOCK_PROCESS_CPUTIME_ID); }
+inline double ThreadSeconds() { return SecondsBy(CLOCK_THREAD_CPUTIME_ID); }
 
 }  // namespace layercast::bench

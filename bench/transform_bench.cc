@@ -4,7 +4,6 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <ctime>
 #include <functional>
 #include <string>
 #include <vector>
@@ -58,16 +57,10 @@ std::vector<Case> Cases() {
        2 * kElement}};
 }
 
-double ProcessorSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
 double Seconds(const std::function<void()>& pass) {
-  const double begin = ProcessorSeconds();
+  const double begin = ThreadSeconds();
   pass();
-  return ProcessorSeconds() - begin;
+  return ThreadSeconds() - begin;
 }
 
 // Moves all of the source box, in pieces. Returns its bytes.

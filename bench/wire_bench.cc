@@ -3,7 +3,6 @@
 // such pairs.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +13,7 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "bench/samples.h"
 #include "layercast/memory.h"
 #include "src/base/threads/worker_pool.h"
 #include "src/session/link/chunk_window.h"
@@ -38,17 +38,6 @@ double SecondsOf(const std::function<void()>& step) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The processor time of all threads of this process. If other programs keep the cores busy, elapsed time would say more
-// about them.
-double ProcessorSeconds() {
-  rusage used{};
-  ::getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
-
 struct Cost {
   std::vector<double> elapsed;
   std::vector<double> processor;
@@ -58,11 +47,6 @@ struct Cost {
     processor.push_back(ProcessorSeconds() - before);
   }
 };
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 std::vector<double> Quotients(const std::vector<double>& of, const std::vector<double>& by) {
   std::vector<double> quotients;

@@ -12,7 +12,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -107,16 +106,10 @@ Pair Drifted(double density) {
   return pair;
 }
 
-double ProcessorSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
 double SecondsOf(const std::function<void()>& pass) {
-  const double start = ProcessorSeconds();
+  const double start = ThreadSeconds();
   pass();
-  return ProcessorSeconds() - start;
+  return ThreadSeconds() - start;
 }
 
 // Reads both versions once, with the faster pattern of the two.

@@ -6,7 +6,6 @@
 // which other programs disturb less.
 //
 //   signed_bench [TURNS]
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -38,16 +37,6 @@ class NoSink final : public FetchSink {
   void OnAxisAmax(std::uint32_t /*tensor*/, std::span<const float> /*amax*/) override {}
   void OnChunk(std::uint32_t /*chunk*/, std::span<const RegionView> /*regions*/) override {}
 };
-
-// Of all threads of this process.
-double ProcessorSeconds() {
-  rusage used{};
-  ::getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
 
 // In milliseconds.
 struct Cost {
