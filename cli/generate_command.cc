@@ -10,6 +10,7 @@
 #include "cli/arguments/arguments.h"
 #include "cli/arguments/key_flags.h"
 #include "cli/arguments/read_answer.h"
+#include "cli/arguments/staleness_flags.h"
 #include "cli/arguments/subcommand.h"
 #include "layercast/controller.h"
 #include "src/control/rpc.h"
@@ -66,14 +67,8 @@ class Generate final : public Subcommand {
     CLI::Option* const least = app.add_option("--least-version", least_version_,
                                               "LINEAGE@STEP: an engine that serves an earlier version refuses");
     app.add_flag("--wait", wait_, "Waits for that version, within --timeout")->needs(least);
-    CLI::Option* const staleness =
-        app.add_option("--max-staleness", max_staleness_,
-                       "Steps: an engine that is further behind the newest of its publisher refuses")
-            ->check(WholeNumber(0));
-    app.add_option("--heard-within", heard_within_,
-                   "Seconds: how long ago the engine may have heard its publisher; by default 30")
-        ->check(Number(0))
-        ->needs(staleness);
+    staleness_.Declare(app, "Steps: an engine that is further behind the newest of its publisher refuses",
+                       "the engine");
     timeout_.Declare(app);
     keys_.Declare(app);
   }
@@ -114,15 +109,14 @@ class Generate final : public Subcommand {
   }
 
   Json MaxStaleness() const {
-    if (!max_staleness_) return nullptr;
-    Json bound = {{"steps", *max_staleness_}};
-    if (heard_within_) bound["heard_within_ms"] = std::llround(1000 * *heard_within_);
+    if (!staleness_.steps()) return nullptr;
+    Json bound = {{"steps", *staleness_.steps()}};
+    if (const auto within = staleness_.heard_within()) bound["heard_within_ms"] = within->count();
     return bound;
   }
 
   std::string engine_;
-  std::optional<std::uint64_t> max_staleness_;
-  std::optional<double> heard_within_;
+  StalenessFlags staleness_;
   std::string least_version_;
   bool wait_ = false;
   std::vector<std::int32_t> tokens_;

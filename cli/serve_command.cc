@@ -1,8 +1,6 @@
 // layercast serve: runs an engine, with all its ranks and its service, until it is ended.
 #include <unistd.h>
 
-#include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <future>
@@ -15,6 +13,7 @@
 #include "cli/arguments/arguments.h"
 #include "cli/arguments/key_flags.h"
 #include "cli/arguments/log_flag.h"
+#include "cli/arguments/staleness_flags.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/end_signal.h"
 #include "cli/terminal/progress_bar.h"
@@ -24,6 +23,7 @@
 #include "engine_side/reload/sources/kernel_files.h"
 #include "engine_side/server/engine_service.h"
 #include "layercast/commit_policy.h"
+#include "src/base/since_1970.h"
 #include "src/base/threads/thread_name.h"
 #include "src/net/wake_up.h"
 
@@ -34,9 +34,7 @@ namespace {
 std::string EngineName() {
   char host[256] = {};
   if (::gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::string(host) + ":" + std::to_string(::getpid()) + ":" +
-         std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+  return std::string(host) + ":" + std::to_string(::getpid()) + ":" + std::to_string(MillisecondsSince1970());
 }
 
 class Serve final : public Subcommand {
@@ -94,14 +92,7 @@ class Serve final : public Subcommand {
     DeclareList(app, "--follow", follow_,
                 "Endpoint of the publisher that --max-staleness is of, until a version comes from another")
         ->check(EachOf(Endpoint()));
-    CLI::Option* const staleness =
-        app.add_option("--max-staleness", max_staleness_,
-                       "Steps behind the newest of its publisher, beyond which it refuses to generate")
-            ->check(WholeNumber(0));
-    app.add_option("--heard-within", heard_within_,
-                   "Seconds: how long ago it may have heard its publisher; by default 30")
-        ->check(Number(0))
-        ->needs(staleness);
+    staleness_.Declare(app, "Steps behind the newest of its publisher, beyond which it refuses to generate", "it");
     app.add_option("--device", device_, "Where it computes")->check(OneOf({"cpu", "cuda"}))->capture_default_str();
     app.add_option("--adapter-slots", options_.ranks.adapter_slots,
                    "LoRA adapters that there is memory for, one more than names are served at once; 0: none")
@@ -252,9 +243,9 @@ class Serve final : public Subcommand {
   }
 
   std::optional<StalenessBound> MaxStaleness() const {
-    if (!max_staleness_) return std::nullopt;
-    StalenessBound bound{.steps = *max_staleness_};
-    if (heard_within_) bound.heard_within = std::chrono::milliseconds(std::llround(1000 * *heard_within_));
+    if (!staleness_.steps()) return std::nullopt;
+    StalenessBound bound{.steps = *staleness_.steps()};
+    bound.heard_within = staleness_.heard_within().value_or(bound.heard_within);
     return bound;
   }
 
@@ -339,8 +330,7 @@ class Serve final : public Subcommand {
   std::string adapter_dtype_;
   std::string commit_ = "staged";
   std::vector<std::string> follow_;
-  std::optional<std::uint64_t> max_staleness_;
-  std::optional<double> heard_within_;
+  StalenessFlags staleness_;
   std::string device_ = "cpu";
   std::optional<std::int64_t> max_num_seqs_;
 };

@@ -18,6 +18,7 @@
 #include "src/base/as_error.h"
 #include "src/base/home_process.h"
 #include "src/base/log.h"
+#include "src/base/since_1970.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/formats/checkpoint.h"
 #include "src/metrics/metrics_endpoint.h"
@@ -161,13 +162,11 @@ class Publisher::Impl final : public VersionKeeper {
 
  private:
   MetricSamples Samples() const {
-    const auto now = std::chrono::system_clock::now().time_since_epoch();
-    const auto now_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
     return PublisherSamples({.versions = List(),
                              .takers = takers_.Counts(),
                              .published = published_,
                              .orders = orders_.waiting(),
-                             .now_ms = static_cast<std::uint64_t>(now_ms)});
+                             .now_ms = MillisecondsSince1970()});
   }
 
   void ExpectStorable(const PublishOptions& options) const {
