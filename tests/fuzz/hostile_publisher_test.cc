@@ -172,7 +172,7 @@ TEST_F(HostilePublisherTest, HasNoByteTakenThatIsNotTheVersionsAndHoldsNobodyUp)
   const Schedule schedule = SomeSchedule(true);
   const auto expected = BytesOf(schedule, weights);
   HostilePublisher publisher(Endpoint(), 41, weights, schedule, DigestsOf(schedule, weights));
-  std::size_t whole = 0, fetches = 0;
+  std::size_t whole = 0, cut_short = 0, fetches = 0;
   std::map<std::string, std::size_t> endings;
   for (const std::size_t messages = FuzzInputs(2'000); publisher.said() < messages && !HasFailure(); ++fetches) {
     CollectingSink sink;
@@ -188,8 +188,9 @@ TEST_F(HostilePublisherTest, HasNoByteTakenThatIsNotTheVersionsAndHoldsNobodyUp)
     publisher.Serve([&] { return IsReady(done); }, hostile);
     try {
       done.get();
-      ++whole;
-      for (std::uint32_t i = 0; i < expected.size(); ++i) EXPECT_EQ(sink.chunks[i], expected[i]) << i;
+      // A stream that says that it is over is: the pipeline names what never came, because it knows the layer.
+      EXPECT_TRUE(hostile || sink.chunks.size() == expected.size());
+      ++(sink.chunks.size() == expected.size() ? whole : cut_short);
     } catch (const Error& error) {
       EXPECT_TRUE(hostile) << error.what();
       EXPECT_NE(error.code(), ErrorCode::kInternal) << error.what();
@@ -199,6 +200,7 @@ TEST_F(HostilePublisherTest, HasNoByteTakenThatIsNotTheVersionsAndHoldsNobodyUp)
     for (const auto& [chunk, bytes] : sink.chunks) EXPECT_EQ(bytes, expected.at(chunk)) << chunk;
   }
   EXPECT_GE(whole, (fetches + 7) / 8);  // those that were honest between the others
+  EXPECT_LT(cut_short, fetches / 2);
   EXPECT_GT(endings["corrupt"], 0U);
 }
 
