@@ -1,14 +1,18 @@
 // layercast status: what an engine serves, or what a publisher offers, right now.
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "cli/arguments/arguments.h"
 #include "cli/arguments/key_flags.h"
 #include "cli/arguments/read_answer.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/wrapped.h"
+#include "layercast/error.h"
+#include "src/base/deadline.h"
 #include "src/base/run_at.h"
 #include "src/base/utf8.h"
 #include "src/control/rpc.h"
@@ -167,23 +171,44 @@ class Status final : public Subcommand {
   void Declare(CLI::App& app) override {
     CLI::Option* engine = app.add_option("--engine", engine_, "Endpoint of an engine")->check(Endpoint());
     app.add_option("--publisher", publisher_, "Endpoint of a publisher")->check(Endpoint())->excludes(engine);
+    app.add_flag("--wait", wait_, "Waits until the engine serves a version, or the publisher offers one");
     timeout_.Declare(app);
     keys_.Declare(app);
   }
 
   void Run(Output& output) override {
     if (engine_.empty() == publisher_.empty()) throw UsageError("expected --engine or --publisher");
+    const Deadline deadline = timeout_.deadline();
     if (!publisher_.empty()) {
-      const Json status = PublisherJson(AskPublisherStatus(publisher_, keys_.keys(), timeout_.deadline()));
+      const Json status =
+          Ask([&] { return PublisherJson(AskPublisherStatus(publisher_, keys_.keys(), deadline)); }, deadline);
       return output.Print(status, Wrapped(PublisherText(status)));
     }
-    const Json status = RpcClient("engine", engine_, keys_.keys()).Call("status", Json::object(), timeout_.deadline());
+    RpcClient engine("engine", engine_, keys_.keys());
+    const Json status = Ask([&] { return engine.Call("status", Json::object(), deadline); }, deadline);
     output.Print(status, Wrapped(ReadAnswer(engine_, [&] { return EngineText(status); })));
   }
 
  private:
+  // The answer, with --wait the first one that has a version.
+  template <typename Call>
+  Json Ask(const Call& call, Deadline deadline) const {
+    constexpr std::chrono::milliseconds kBetweenAsking{100};
+    Json status = call();
+    for (; wait_ && status.at("version").is_null(); status = call()) {
+      if (deadline.Remaining() <= kBetweenAsking) {
+        throw Error(ErrorCode::kDeadlineExceeded,
+                    (engine_.empty() ? "publisher " + publisher_ : "engine " + engine_) +
+                        ": expected a version in time, got none: " + status.at("state").get<std::string>());
+      }
+      std::this_thread::sleep_for(kBetweenAsking);
+    }
+    return status;
+  }
+
   std::string engine_;
   std::string publisher_;
+  bool wait_ = false;
   Timeout timeout_;
   KeyFlags keys_;
 };

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence as AbstractSequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from layercast.checkpoint import Store
 from layercast.closing import OfOneProcess
 from layercast.control.canary import Canary
 from layercast.control.outcomes import EngineOutcome, checked, outcome
+from layercast.control.readiness import wait_until_ready
 from layercast.errors import InvalidArgument, Unsupported
 from layercast.http.http_engines import HttpEngines, is_http
 from layercast.progress import Progress, Told
@@ -330,6 +332,15 @@ class Controller(OfOneProcess):
         Raises DeadlineExceeded, with what it serves, if ``timeout`` seconds pass first.
         """
         self._native.wait_for_version(least, timeout, engine)
+
+    def wait_until_ready(self, *, timeout: float = 300.0) -> None:
+        """Waits until every engine serves a version, those too that have not started yet.
+
+        Raises DeadlineExceeded, with the engine and its state, if ``timeout`` seconds pass first.
+        """
+        deadline = time.monotonic() + timeout
+        for engine, endpoint in enumerate(self.endpoints):
+            wait_until_ready(endpoint, functools.partial(self.status, engine), deadline)
 
     def status(self, engine: int = 0) -> dict[str, Any]:
         """What an engine says of itself (docs/cli.md)."""
