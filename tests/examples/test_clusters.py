@@ -194,6 +194,12 @@ class Pod:
         return self._command([self._text(word) for word in container["readinessProbe"]["exec"]["command"]])
 
 
+def may_mount():
+    """Whether this user may lay names over /etc/hosts, for its own processes."""
+    return subprocess.run(["unshare", "--mount", "mount", "--bind", "/etc/hosts", "/etc/hosts"], capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not may_mount(), reason="no names of services here: this user may not mount")
 def test_kubernetes_objects_start_a_trainer_and_engines_that_find_each_other(program, processes, tmp_path):
     objects = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all((FILES / "kubernetes.yaml").read_text())}
     trainer = objects["Job", "trainer"]["spec"]["template"]
