@@ -36,7 +36,8 @@ bool IsFinished(const PeerTraffic& traffic, bool keyed) {
 
 }  // namespace
 
-ConnectionLimits::Options ConnectionLimits::Listening(std::uint64_t most_bytes, bool keyed, std::uint64_t budget) {
+ConnectionLimits::Options ConnectionLimits::Listening(std::uint64_t most_bytes, bool keyed,
+                                                      std::optional<std::uint64_t> budget) {
   return {.most_bytes = most_bytes, .budget = budget, .handshakes = HandshakeBounds{.keyed = keyed}};
 }
 
@@ -44,17 +45,19 @@ ConnectionLimits::ConnectionLimits(zmq::context_t& context, zmq::socket_t& socke
     : events_(context, socket, kEvents), options_(WithinDescriptors(options)) {
   // ZeroMQ itself ends what takes longer, whatever it is.
   if (options_.handshakes) {
+    share_.emplace(SharedBudget::OfProcess(), options_.budget);
     socket.set(zmq::sockopt::handshake_ivl, static_cast<int>(options_.handshakes->time.count()));
   }
 }
 
-void ConnectionLimits::Heard(zmq::message_t& frame, std::size_t bytes) {
+void ConnectionLimits::Heard(zmq::message_t& frame, std::size_t bytes, std::string_view from) {
   ++heard_;
   TakeEvents();
   const auto known = connections_.find(zmq_msg_get(frame.handle(), ZMQ_SRCFD));
   if (known == connections_.end()) return;
   known->second.meter.EndMessage(bytes);
   known->second.finished = true;
+  NotePeer(known->second, from);
   if (const char* const user = zmq_msg_gets(frame.handle(), "User-Id"); user != nullptr) known->second.user = user;
 }
 
@@ -67,6 +70,24 @@ void ConnectionLimits::Release(const PeerConnection& from, std::size_t bytes) {
 PeerConnection ConnectionLimits::ConnectionOf(zmq::message_t& frame) const {
   const auto known = connections_.find(zmq_msg_get(frame.handle(), ZMQ_SRCFD));
   return known == connections_.end() ? PeerConnection() : known->second.meter.connection();
+}
+
+PeerConnection ConnectionLimits::Blamed(zmq::message_t& frame, std::string_view from) const {
+  const auto known = connections_.find(zmq_msg_get(frame.handle(), ZMQ_SRCFD));
+  const bool sure = known != connections_.end() && !from.empty() && known->second.peer == from;
+  return sure ? known->second.meter.connection() : PeerConnection();
+}
+
+// The events have been taken: so the connection was known before its first message was heard.
+void ConnectionLimits::NotePeer(Connection& connection, std::string_view from) const {
+  if (!connection.peer.empty()) return;
+  if (connection.perhaps != from) {
+    connection.perhaps = from;
+    connection.perhaps_heard = 0;
+  }
+  constexpr int kFetched = 1;  // which ZeroMQ has taken out of the queue to look whether there is one
+  const bool sure = !connection.doubted || ++connection.perhaps_heard > options_.most_unheard + kFetched;
+  if (sure) connection.peer = from;
 }
 
 bool ConnectionLimits::Moved() {
@@ -99,11 +120,16 @@ std::size_t ConnectionLimits::CutUsers(const std::function<bool(std::string_view
 }
 
 std::string ConnectionLimits::Enforce(bool all_taken) {
+  if (all_taken) {
+    for (auto& [fd, connection] : connections_) connection.doubted = false;
+  }
   TakeEvents();
-  if (connections_.size() > options_.most_connections) MakeRoom();
   // ZeroMQ takes from its connections in turn. So once as many messages have been taken as there are connections, every
   // connection that had a message waiting has had one taken.
-  if (all_taken || heard_ >= connections_.size()) {
+  const bool judges = all_taken || heard_ >= connections_.size();
+  const std::size_t most = options_.most_connections;
+  if (connections_.size() > (judges ? most : most + most / 2)) MakeRoom();
+  if (judges) {
     heard_ = 0;
     CutEndless();
   }
@@ -153,12 +179,11 @@ void ConnectionLimits::CheckBudget() {
     const std::string& who = one.user.empty() ? one.address : one.user;
     if (bytes > 0) holders.push_back({.number = one.number, .who = who, .bytes = bytes, .begun = one.meter.begun()});
   }
-  tight_ = unhandled_ > options_.budget / 4;
-  if (unhandled_ <= options_.budget) return;
-  CutNumbered(HoldersToCut(std::move(holders), options_.budget),
-              "expected at most " + std::to_string(options_.budget) +
-                  " bytes of all connections' messages to wait or to be unfinished, got more, and it is of whoever has "
-                  "most of them");
+  const SharedBudget::Verdict verdict = share_->Report(std::move(holders), unhandled_);
+  tight_ = verdict.tight;
+  CutNumbered(verdict.cut, "expected at most " + std::to_string(verdict.most) +
+                               " bytes of all connections' messages to wait or to be unfinished, got more, and it is "
+                               "of whoever has most of them");
 }
 
 // ZeroMQ tells of a connection before the first message from it, and of its end before the descriptor is closed. So a
@@ -180,12 +205,14 @@ void ConnectionLimits::TakeEvents() {
       continue;
     }
     handshaken_ = false;
+    const bool doubted = !used_.insert(event->value).second;
     const MessageMeter meter(event->value, options_.most_bytes, options_.patience, drips());
     connections_.emplace(event->value, Connection{.meter = meter,
-                                                  .number = ++last_number_,
+                                                  .number = SharedBudget::NextNumber(),
                                                   .address = meter.connection().Address(),
                                                   .since = Deadline::Clock::now(),
-                                                  .finished = false});
+                                                  .finished = false,
+                                                  .doubted = doubted});
   }
 }
 
@@ -220,18 +247,22 @@ std::string ConnectionLimits::TakeComplaint() {
   return std::exchange(complaint_, {}) + (more == 0 ? "" : " (and " + std::to_string(more) + " more were cut)");
 }
 
-// Ends the oldest connections whose handshake is not finished, then those over which no message has come, or else the
-// newest of all. So whoever opens many and says nothing keeps nobody out for long.
+// Ends those whose other end has gone, of which messages wait here; then the oldest connections whose handshake is not
+// finished, then those over which no message has come, or else the newest of all. So whoever opens many and says
+// nothing, or says much and goes, keeps nobody out for long.
 void ConnectionLimits::MakeRoom() {
-  const auto worth = [](const auto& one) {
-    const bool heard = one.second.meter.heard();
-    const auto age = static_cast<std::int64_t>(one.second.number);
-    return std::tuple(heard, one.second.finished, heard ? -age : age);
-  };
-  while (connections_.size() > options_.most_connections) {
-    Cut(std::ranges::min_element(connections_, {}, worth),
-        "expected at most " + std::to_string(options_.most_connections) + " connections, got more");
+  using Worth = std::tuple<bool, bool, bool, std::int64_t, std::uint64_t>;  // and the number
+  std::vector<Worth> all;
+  for (const auto& [fd, one] : connections_) {
+    const bool heard = one.meter.heard();
+    const auto age = static_cast<std::int64_t>(one.number);
+    all.emplace_back(!one.meter.connection().HasGone(), heard, one.finished, heard ? -age : age, one.number);
   }
+  std::ranges::sort(all);
+  all.resize(all.size() - options_.most_connections);
+  std::vector<std::uint64_t> numbers;
+  for (const Worth& one : all) numbers.push_back(std::get<std::uint64_t>(one));
+  CutNumbered(numbers, "expected at most " + std::to_string(options_.most_connections) + " connections, got more");
 }
 
 }  // namespace layercast

@@ -1,7 +1,7 @@
 // Ends those connections of a ZeroMQ socket that take more of a process than their share: over which a message comes
 // that does not end (see MessageMeter), those that are too many, those that do not get on with their handshake, and
-// those whose messages fill the budget that all share. The constants of all that are here and in HandshakeBounds. Used
-// by the RPC, the control links of sessions and the zmq channel.
+// those whose messages fill the budget that all of the process share. The constants of all that are here and in
+// HandshakeBounds. Used by the RPC, the control links of sessions and the zmq channel.
 #pragma once
 
 #include <chrono>
@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "src/net/zmq/fair_cuts.h"
 #include "src/net/zmq/message_meter.h"
 #include "src/net/zmq/peer_connection.h"
+#include "src/net/zmq/shared_budget.h"
 #include "src/net/zmq/socket_events.h"
 
 namespace layercast {
@@ -30,15 +32,15 @@ class ConnectionLimits {
   static constexpr int kMostUnheard = 2;
   // No socket has more connections, nor more than half of the descriptors that the process may have.
   static constexpr std::size_t kMostConnections = 1024;
-  // Of all connections together: bytes that have come and are not handled.
-  static constexpr std::uint64_t kBudget = std::uint64_t{256} << 20;
 
   struct Options {
-    std::uint64_t most_bytes = 0;  // of a message, with all its frames
+    std::uint64_t most_bytes = 0;     // of a message, with all its frames
+    int most_unheard = kMostUnheard;  // the socket's rcvhwm
     std::chrono::milliseconds patience = MessageMeter::kPatience;
     std::size_t most_connections = kMostConnections;
-    // Of a socket that listens: what all connections may have together, and those that have not got so far.
-    std::uint64_t budget = kBudget;
+    // Of a socket that listens: what all connections of the process may have together (SharedBudget), and those of this
+    // socket that have not got so far.
+    std::optional<std::uint64_t> budget{};
     std::optional<HandshakeBounds> handshakes{};
     // Called once for each connection when it is known to have ended, whoever has ended it: within Heard, Enforce,
     // Moved or Ended. May be empty.
@@ -46,14 +48,14 @@ class ConnectionLimits {
   };
 
   // Options of a socket that listens. `keyed`: only those with keys are heard.
-  static Options Listening(std::uint64_t most_bytes, bool keyed, std::uint64_t budget = kBudget);
+  static Options Listening(std::uint64_t most_bytes, bool keyed, std::optional<std::uint64_t> budget = std::nullopt);
 
   // Before `socket` binds or connects; `socket` must be closed before this is destroyed (as for SocketEvents).
   ConnectionLimits(zmq::context_t& context, zmq::socket_t& socket, const Options& options);
 
   // To be called for each whole message that was received, with one of the frames that the peer sent, and the bytes of
-  // all of them.
-  void Heard(zmq::message_t& frame, std::size_t bytes);
+  // all of them. `from`: the peer's routing id; empty: the socket has but one peer.
+  void Heard(zmq::message_t& frame, std::size_t bytes, std::string_view from = {});
   void Heard(zmq::message_t& frame) { Heard(frame, frame.size()); }
   // Bytes of a message that was Heard, and that wait to be handled until they are Released. They count for the budget,
   // also once the connection has ended.
@@ -69,9 +71,14 @@ class ConnectionLimits {
   // The connection by which a frame came that was Heard, or one that no longer exists. (If the socket's next connection
   // had got its descriptor by then, it is that one: ZeroMQ tells of a frame only the descriptor.)
   PeerConnection ConnectionOf(zmq::message_t& frame) const;
+  // The connection by which a frame of this peer came that was Heard, if that is sure: it may be cut for what was said.
+  // A connection that has ended leaves messages, at most `most_unheard`, which come when the next one may have its
+  // descriptor. So whoever has a descriptor that was another's is known by its routing id, once no message was left to
+  // take, or once so many have come that they cannot all be the other's.
+  PeerConnection Blamed(zmq::message_t& frame, std::string_view from) const;
   // Connections that were not ended, as far as ZeroMQ has told.
   std::size_t size() const { return connections_.size(); }
-  // What has come and is not handled, by the last look.
+  // What has come to this socket and is not handled, by the last look.
   std::uint64_t unhandled() const { return unhandled_; }
   // Whether bytes have come since the last call, even if only part of a message; known of TCP alone.
   bool Moved();
@@ -97,8 +104,12 @@ class ConnectionLimits {
     std::uint64_t number;  // by age
     std::string address;   // empty: it is not TCP
     Deadline::Clock::time_point since;
-    bool finished;       // its handshake, as far as is known
-    std::string user{};  // once a message was heard; empty: there are no keys
+    bool finished;          // its handshake, as far as is known
+    bool doubted = false;   // messages of the descriptor's former connection may still come
+    std::string user{};     // once a message was heard; empty: there are no keys
+    std::string peer{};     // the routing id, once it is sure; empty: it is not
+    std::string perhaps{};  // the last that was heard, and
+    int perhaps_heard = 0;  // how many times in a row
   };
   using Connections = std::map<int, Connection>;  // by descriptor
 
@@ -107,6 +118,7 @@ class ConnectionLimits {
     return options_.handshakes ? MessageMeter::Drips::kEnd : MessageMeter::Drips::kAllowed;
   }
   void TakeEvents();
+  void NotePeer(Connection& connection, std::string_view from) const;
   Connections::iterator Forget(Connections::iterator connection);
   Connections::iterator Cut(Connections::iterator connection, const std::string& why);
   void CutNumbered(const std::vector<std::uint64_t>& numbers, const std::string& why);
@@ -118,8 +130,9 @@ class ConnectionLimits {
 
   SocketEvents events_;
   const Options options_;
+  std::optional<SharedBudget::Share> share_;  // of a socket that listens
   Connections connections_;
-  std::uint64_t last_number_ = 0;
+  std::set<int> used_;  // descriptors that some connection has had
   std::uint64_t ended_ = 0;
   std::uint64_t received_ = 0;  // bytes, by the last call of Moved
   std::size_t heard_ = 0;       // messages since the last check

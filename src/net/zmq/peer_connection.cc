@@ -5,6 +5,7 @@
 #include <linux/tcp.h>  // glibc's tcp_info lacks tcpi_bytes_received
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -18,6 +19,11 @@ void PeerConnection::Cut() const {
   const UniqueFd held(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));  // ZeroMQ may close its own after the look at whose it is
   const int fd = held ? held.get() : fd_;                 // where no descriptor is left
   if (socket_ != 0 && SocketOf(fd) == socket_) ::shutdown(fd, SHUT_RDWR);
+}
+
+bool PeerConnection::HasGone() const {
+  pollfd look{fd_, POLLRDHUP, 0};
+  return ::poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 && IsOpen();
 }
 
 std::string PeerConnection::PeerName() const {

@@ -25,6 +25,8 @@ class PeerConnection {
   auto operator<=>(const PeerConnection& other) const = default;
   // Whether ZeroMQ still has it.
   bool IsOpen() const { return socket_ != 0 && SocketOf(fd_) == socket_; }
+  // Whether the other end has closed it. What it has sent before may still be read.
+  bool HasGone() const;
   // Ends the connection: ZeroMQ then drops what it still holds for the peer. This is the only way to make it let go of
   // one peer's messages without closing the socket that all peers share.
   void Cut() const;

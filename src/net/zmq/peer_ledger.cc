@@ -9,7 +9,7 @@ std::optional<PeerConnection> PeerLedger::NoteRefused(const std::string& routing
   const std::lock_guard lock(mutex_);
   Peer& peer = peers_[routing_id];
   peer.last_refused = Deadline::Clock::now();
-  if (peer.refused == 0) peer.refused_over = over;
+  if (peer.refused_over == PeerConnection()) peer.refused_over = over;
   if (++peer.refused != kMostRefused) return std::nullopt;
   return peer.refused_over;
 }

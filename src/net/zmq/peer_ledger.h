@@ -31,9 +31,8 @@ class PeerLedger {
   // `longest_message`: no longer one is sent to anybody. So a connection costs kMostUntaken and one such message.
   explicit PeerLedger(std::uint64_t longest_message) : longest_message_(longest_message) {}
 
-  // Notes that one more of the connection's messages was refused, which came over `over`. If it is barred from now on,
-  // returns that of the first of them: those that come last may be of a connection that has ended, whose descriptor is
-  // another's by now.
+  // Notes that one more of the connection's messages was refused, which came over `over`, or by what is not known. If
+  // it is barred from now on, returns the first of those that are known.
   std::optional<PeerConnection> NoteRefused(const std::string& routing_id, const PeerConnection& over = {});
   // Bars the connection. Returns false if it was barred before.
   bool Bar(const std::string& routing_id);
@@ -49,7 +48,7 @@ class PeerLedger {
  private:
   struct Peer {
     int refused = 0;
-    PeerConnection refused_over{};  // the first time
+    PeerConnection refused_over{};  // the first that is known
     Deadline::Clock::time_point last_refused{};
     std::multiset<std::uint64_t> untaken;  // the bytes of each message
     std::uint64_t untaken_bytes = 0;       // of all of them

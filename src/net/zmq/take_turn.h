@@ -27,7 +27,7 @@ std::size_t TakeMessage(zmq::socket_t& socket, ConnectionLimits& limits, zmq::me
     if (!socket.recv(body)) return bytes;
     bytes += body.size();
   }
-  limits.Heard(body, bytes);
+  limits.Heard(body, bytes, routing_id.to_string_view());
   if (parts == 1) take(routing_id, body);
   return bytes;
 }

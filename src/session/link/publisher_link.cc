@@ -164,10 +164,27 @@ void PublisherLink::KeepAlive(const std::string& stage, bool lost) {
 void PublisherLink::AskForAdmission() {
   const Admission::Now now = admission_.Look(socket_, *limits_, peer_.endpoint);
   if (now != Admission::Now::kNothing) last_heard_ = Deadline::Clock::now();
-  if (now != Admission::Now::kAgain) return;
+  if (now == Admission::Now::kAgain) SendUnheard();
+}
+
+void PublisherLink::SendUnheard() {
   for (const std::vector<std::byte>& message : unheard_) {
     static_cast<void>(socket_.send(zmq::buffer(message), zmq::send_flags::dontwait));
   }
+}
+
+// A connection may end before anything was heard, and with it what was said, since the publisher has too many. Over the
+// next one pings go to a publisher that knows of no session, and says so to each. Then all is said again, once.
+bool PublisherLink::SaysItAgain(const wire::Message& answer) {
+  const auto* const refused = std::get_if<wire::Refused>(&answer);
+  const std::uint64_t ended = limits_->Ended();
+  const bool of_a_ping = refused != nullptr && refused->code == ErrorCode::kFailedPrecondition && unknown_ < pings_;
+  if (heard_ || ended == 0 || !of_a_ping) return false;
+  ++unknown_;
+  if (std::exchange(said_after_, ended) == ended) return true;
+  pongs_ = pings_;  // none of these has a pong
+  SendUnheard();
+  return true;
 }
 
 void PublisherLink::SendPing(Deadline::Clock::time_point now) {
@@ -188,6 +205,7 @@ std::optional<wire::Message> PublisherLink::TakeOne(const std::string& stage, bo
     wire::Frame frame = wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()});
     if (frame.session != session_) continue;  // from an obsolete attempt
     last_heard_ = Deadline::Clock::now();
+    if (SaysItAgain(frame.message)) continue;
     if (!heard_) {
       socket_.set(zmq::sockopt::linger, kFarewellMs);
       admission_.Heard();

@@ -58,6 +58,9 @@ class PublisherLink {
   void KeepAlive(const std::string& stage, bool lost);
   void SendPing(Deadline::Clock::time_point now);
   void AskForAdmission();
+  void SendUnheard();
+  // Whether the answer means that what was said was lost.
+  bool SaysItAgain(const wire::Message& answer);
   std::optional<wire::Message> TakeOne(const std::string& stage, bool lost);
   void ThrowIfNotAdmitted(const std::string& stage) const;
   [[noreturn]] void ThrowLost(const std::string& stage) const;
@@ -75,6 +78,8 @@ class PublisherLink {
   Admission admission_;                          // until then
   std::vector<std::vector<std::byte>> unheard_;  // what was sent before, but for pings
   std::uint64_t ended_before_ = 0;               // connections, by then
+  std::uint64_t said_after_ = 0;                 // how many had ended when that was last said
+  std::uint64_t unknown_ = 0;                    // pings that were answered by there being no session, before
   Deadline::Clock::time_point last_ping_;
   std::uint64_t pings_ = 0;  // that were sent
   std::uint64_t pongs_ = 0;  // that have come, one for each ping, in their order

@@ -48,8 +48,8 @@ bool Service::ReceiveOne() {
     if (!socket_.recv(extra, zmq::recv_flags::dontwait)) break;
   }
   MessageHasCome();
-  limits_.Heard(message);
-  const PeerConnection connection = limits_.ConnectionOf(message);
+  limits_.Heard(message, message.size(), routing_id.to_string_view());
+  const PeerConnection connection = limits_.Blamed(message, routing_id.to_string_view());
   try {
     if (!one_frame) throw Error(ErrorCode::kCorrupt, "a message of several frames");
     check_.Expect(message, "chunks");
@@ -169,7 +169,9 @@ ZmqOfferingEnd::ZmqOfferingEnd(const std::string& bind_host, const Keys& keys)
 
 zmq::socket_t ZmqOfferingEnd::Bind(const std::string& host, const Keys& keys) {
   zmq::socket_t socket = MakeRouter(context_);
-  limits_.emplace(context_, socket, ConnectionLimits::Listening(kMaxRequestBytes, keys.given()));
+  ConnectionLimits::Options limits = ConnectionLimits::Listening(kMaxRequestBytes, keys.given());
+  limits.most_unheard = socket.get(zmq::sockopt::rcvhwm);
+  limits_.emplace(context_, socket, limits);
   check_.emplace(context_, socket, keys, "zmq");
   const bool ipv6 = host.find(':') != std::string::npos;
   const std::string named = ipv6 && host[0] != '[' ? "[" + host + "]" : host;

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "src/base/unique_fd.h"
@@ -24,8 +25,9 @@ inline std::string ZmtpGreeting(const std::string& mechanism) {
 
 class RawPeer {
  public:
-  // Connects to "tcp://127.0.0.1:PORT".
-  explicit RawPeer(const std::string& endpoint) {
+  // Connects to "tcp://127.0.0.1:PORT". `before` is called when it has its own descriptor.
+  explicit RawPeer(const std::string& endpoint, const std::function<void()>& before = [] {}) {
+    before();
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));

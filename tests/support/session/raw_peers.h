@@ -11,6 +11,7 @@
 
 #include "layercast/error.h"
 #include "src/base/deadline.h"
+#include "src/net/zmq/peer_connection.h"
 #include "src/wire/frames.h"
 
 namespace layercast::testing {
@@ -67,6 +68,7 @@ class RawPublisher {
         throw Error(ErrorCode::kDeadlineExceeded, "the receiver said nothing");
       }
       receiver_ = from.to_string();
+      over_ = PeerConnection(zmq_msg_get(raw.handle(), ZMQ_SRCFD));
       const auto* begin = static_cast<const std::byte*>(raw.data());
       const std::vector<std::byte> bytes(begin, begin + raw.size());
       if (!std::holds_alternative<wire::Ping>(wire::Decode(bytes).message)) return bytes;
@@ -82,6 +84,8 @@ class RawPublisher {
     }
     return greeted;
   }
+  // Ends the connection by which it heard last.
+  void Cut() const { over_.Cut(); }
   // Takes whatever comes before it.
   void AwaitPing() {
     zmq::message_t from, raw;
@@ -89,6 +93,7 @@ class RawPublisher {
       if (!socket_.recv(from) || !socket_.recv(raw)) {
         throw Error(ErrorCode::kDeadlineExceeded, "the receiver has sent no ping");
       }
+      receiver_ = from.to_string();
     } while (!std::holds_alternative<wire::Ping>(
         wire::Decode({static_cast<const std::byte*>(raw.data()), raw.size()}).message));
   }
@@ -119,6 +124,7 @@ class RawPublisher {
   zmq::context_t context_{1};
   zmq::socket_t socket_;
   std::string receiver_;
+  PeerConnection over_;
 };
 
 }  // namespace layercast::testing

@@ -169,6 +169,37 @@ TEST_F(StrangersTest, WhoseMessagesFillTheBudgetAreCutAndTheLargeMessageOfAnothe
   socket_.close();  // which ends the others
 }
 
+// A process has several sockets: the one with least to say for it pays for none of the others.
+TEST_F(StrangersTest, WhoseMessagesFillTheBudgetAtOneSocketAreCutAlthoughTheLastCameToAnother) {
+  Listen({.budget = 1 << 20});
+  zmq::socket_t other(context_, zmq::socket_type::router);
+  {
+    ConnectionLimits other_limits(context_, other,
+                                  {.most_bytes = kLongest, .handshakes = HandshakeBounds{.time = kNever}});
+    other.bind("tcp://127.0.0.1:*");
+    const auto half_a_message_to = [](const std::string& at, std::size_t bytes) {
+      return std::async(std::launch::async, [at, bytes] {
+        RawZmtp peer = RawZmtp::Connect(at);
+        peer.SendPartOfAFrame(kLongest, bytes);
+        return peer.ReadToTheEnd();
+      });
+    };
+    const auto ended = [](const auto& one) {
+      return one.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    };
+    const auto big = half_a_message_to(endpoint(), kLongest * 5 / 8);
+    ASSERT_TRUE(Until([&] { return limits_->unhandled() >= kLongest / 2; }));
+    const auto small = half_a_message_to(other.get(zmq::sockopt::last_endpoint), kLongest / 2);
+    EXPECT_TRUE(Until([&] {
+      EXPECT_EQ(other_limits.Enforce(), "");
+      return ended(big);
+    }));
+    EXPECT_FALSE(ended(small));
+    EXPECT_EQ(other_limits.size(), 1U);
+    other.close();
+  }
+}
+
 // They are no longer ZeroMQ's, but not handled either.
 TEST_F(StrangersTest, PayForWhatWasHeardAndWaits) {
   Listen({.budget = 1 << 20});

@@ -107,6 +107,32 @@ TEST(PublisherLinkAlone, APublisherThatIsGoneIsNoticedAtOnceAfterWhatItSaid) {
               HasSubstr("the connection was lost, waiting"));
 }
 
+TEST(PublisherLinkAlone, WhatWasSaidOverAConnectionThatEndedUnheardIsSaidAgainOnce) {
+  RawPublisher publisher;
+  PublisherLink link({"publisher", publisher.endpoint()}, Keys(), std::chrono::hours(1));
+  wire::Hello hello;
+  hello.engine = "engine";
+  link.Send(hello);
+  const std::uint64_t session = wire::Decode(publisher.ReceiveBytes()).session;
+  publisher.Cut();
+  auto answered = std::async(std::launch::async, [&] {
+    for (int ping = 0; ping < 2; ++ping) {  // both are on their way before the first is answered
+      publisher.AwaitPing();
+    }
+    const wire::Refused unknown{ErrorCode::kFailedPrecondition, "no such session"};
+    for (int ping = 0; ping < 2; ++ping) publisher.Send({.session = session, .message = unknown});
+    const wire::Message again = wire::Decode(publisher.ReceiveBytes()).message;
+    publisher.Send({.session = session, .message = Ready(1)});
+    publisher.Send({.session = session, .message = unknown});  // which is meant
+    return std::holds_alternative<wire::Hello>(again);
+  });
+  EXPECT_EQ(std::get<wire::TensorsReady>(link.Expect(Soon(), "waiting")).tensors.front().sequence, 1U);
+  EXPECT_TRUE(answered.get());
+  EXPECT_THAT(ErrorOf([&] { (void)link.Expect(Soon(), "waiting"); }, ErrorCode::kFailedPrecondition),
+              HasSubstr("waiting: no such session"));
+  EXPECT_FALSE(publisher.WasGreetedAgain());
+}
+
 TEST(PublisherLinkAlone, OneThatWasStartedAnewAtTheSameEndpointIsNotThePublisherOfThisSession) {
   std::optional<RawPublisher> publisher(std::in_place);
   const std::string endpoint = publisher->endpoint();
