@@ -4,9 +4,9 @@
 #include <array>
 #include <span>
 
-#include "engine_side/plan/coverage.h"
 #include "layercast/model/module.h"
 #include "src/base/utf8.h"
+#include "src/tensor/parts/coverage.h"
 
 namespace layercast {
 namespace {

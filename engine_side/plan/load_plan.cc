@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine_side/plan/coverage.h"
 #include "engine_side/plan/plan_builder.h"
 #include "layercast/error.h"
 #include "layercast/model/module.h"
 #include "src/base/check.h"
 #include "src/base/log.h"
+#include "src/tensor/parts/coverage.h"
 
 namespace layercast {
 

@@ -10,12 +10,12 @@
 #include <string_view>
 #include <vector>
 
-#include "engine_side/plan/merged_version.h"
 #include "engine_side/plan/plan_problems.h"
 #include "layercast/model/parameter.h"
 #include "layercast/model/placement.h"
 #include "layercast/version.h"
 #include "src/tensor/manifest/manifest.h"
+#include "src/tensor/parts/merged_version.h"
 
 namespace layercast {
 

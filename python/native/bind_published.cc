@@ -1,12 +1,12 @@
 // What publishers offer, without taking it.
 #include <algorithm>
 
-#include "engine_side/plan/merged_version.h"
 #include "python/native/options.h"
 #include "python/native/python_tensors.h"
 #include "python/native/waits.h"
 #include "src/session/choose/channel_chooser.h"
 #include "src/session/fetch/fetch.h"
+#include "src/tensor/parts/merged_version.h"
 
 namespace layercast::python {
 namespace {

@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "engine_side/plan/merged_version.h"
 #include "engine_side/reload/sources/peer_source.h"
 #include "layercast/error.h"
 #include "src/adapter/adapter_text.h"
@@ -12,6 +11,7 @@
 #include "src/base/utf8.h"
 #include "src/session/choose/channel_chooser.h"
 #include "src/tensor/adapter_tensor_name.h"
+#include "src/tensor/parts/merged_version.h"
 #include "src/transport/all/transports.h"
 
 namespace layercast {

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "engine_side/plan/load_plan.h"
-#include "engine_side/plan/merged_version.h"
 #include "engine_side/plan/piece.h"
 #include "engine_side/reload/layout/kernel_layout.h"
 #include "engine_side/reload/layout/layer_recipes.h"
 #include "src/tensor/kernels/axis_amax.h"
 #include "src/tensor/manifest/manifest.h"
+#include "src/tensor/parts/merged_version.h"
 
 namespace layercast {
 

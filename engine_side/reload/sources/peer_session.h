@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/plan/merged_version.h"
 #include "engine_side/reload/sources/config_check.h"
 #include "layercast/receiver_options.h"
 #include "layercast/report.h"
@@ -22,6 +21,7 @@
 #include "src/session/fetch/fetch.h"
 #include "src/session/fetch/fetch_sink.h"
 #include "src/session/relay/relay.h"
+#include "src/tensor/parts/merged_version.h"
 #include "src/transport/channel/channel.h"
 
 namespace layercast {

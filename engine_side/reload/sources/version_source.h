@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "engine_side/plan/merged_version.h"
 #include "engine_side/reload/layout/kernel_layout.h"
 #include "engine_side/reload/layout/layer_recipes.h"
 #include "engine_side/reload/layout/prepared_layout.h"
@@ -19,6 +18,7 @@
 #include "engine_side/reload/sources/progress_teller.h"
 #include "layercast/reload_source.h"
 #include "src/session/fetch/fetch_sink.h"
+#include "src/tensor/parts/merged_version.h"
 
 namespace layercast {
 

@@ -1,5 +1,5 @@
 // Publishers' manifests put together, and what is refused of them.
-#include "engine_side/plan/merged_version.h"
+#include "src/tensor/parts/merged_version.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

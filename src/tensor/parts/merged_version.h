@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "layercast/model/placement.h"
+#include "layercast/box.h"
 #include "src/tensor/manifest/manifest.h"
 
 namespace layercast {

@@ -1,4 +1,4 @@
-#include "engine_side/plan/coverage.h"
+#include "src/tensor/parts/coverage.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

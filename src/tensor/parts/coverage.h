@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "layercast/model/placement.h"
+#include "layercast/box.h"
 #include "layercast/tensor.h"
 
 namespace layercast {

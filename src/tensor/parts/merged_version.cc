@@ -1,4 +1,4 @@
-#include "engine_side/plan/merged_version.h"
+#include "src/tensor/parts/merged_version.h"
 
 #include <algorithm>
 #include <functional>
@@ -8,12 +8,12 @@
 #include <unordered_map>
 #include <utility>
 
-#include "engine_side/plan/coverage.h"
 #include "layercast/error.h"
 #include "src/base/bytes/bytes.h"
 #include "src/base/check.h"
 #include "src/base/digest/digest.h"
 #include "src/base/utf8.h"
+#include "src/tensor/parts/coverage.h"
 
 namespace layercast {
 namespace {
