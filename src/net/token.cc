@@ -23,20 +23,30 @@ bool SameToken(const Token& a, const Token& b) {
 Token Invitations::Invite() {
   const Token token = RandomToken();
   const std::lock_guard lock(mutex_);
-  while (!invited_.empty() && (invited_.size() >= kMost || invited_.front().good_until.Passed())) invited_.pop_front();
+  std::erase_if(invited_, [](const Invited& one) { return one.good_until.Passed() && one.leave.use_count() == 1; });
+  if (invited_.size() >= kMost) invited_.pop_front();
   invited_.push_back({token, Deadline::After(kGoodFor)});
   return token;
 }
 
-bool Invitations::Admits(const Token& token) {
+std::shared_ptr<const Invitations::Leave> Invitations::Admits(const Token& token) {
   const std::lock_guard lock(mutex_);
   Invited* found = nullptr;
   for (Invited& invited : invited_) {  // all of them, so that time tells nothing
     if (SameToken(invited.token, token)) found = &invited;
   }
-  if (found == nullptr || found->good_until.Passed() || found->connections == 0) return false;
+  if (found == nullptr || found->good_until.Passed() || found->connections == 0) return nullptr;
   --found->connections;
-  return true;
+  return found->leave;
+}
+
+void Invitations::TakeBack(const Token& token) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(invited_, [&](const Invited& one) {
+    const bool meant = SameToken(one.token, token);
+    if (meant) one.leave->taken_back_ = true;
+    return meant;
+  });
 }
 
 }  // namespace layercast

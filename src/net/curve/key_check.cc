@@ -53,12 +53,6 @@ std::optional<PublicKey> KeyIn(const std::vector<zmq::message_t>& question) {
   return key;
 }
 
-// The key by which a message came, as KeyCheck has told ZeroMQ; empty: there is none.
-std::string_view UserOf(zmq::message_t& frame) {
-  const char* const user = zmq_msg_gets(frame.handle(), "User-Id");
-  return user == nullptr ? std::string_view() : std::string_view(user);
-}
-
 }  // namespace
 
 KeyCheck::KeyCheck(zmq::context_t& context, zmq::socket_t& server, const Keys& keys, std::string whose)
@@ -76,17 +70,24 @@ zmq::pollitem_t KeyCheck::item() {
   return {handshakes_->handle(), 0, ZMQ_POLLIN, 0};
 }
 
-void KeyCheck::Work(ConnectionLimits& limits) {
-  if (!admitted_) return;
+bool KeyCheck::Work(ConnectionLimits& limits) {
+  if (!admitted_) return false;
   const auto now = Deadline::Clock::now();
   if (now - looked_ >= kLookAtList) {
     looked_ = now;
     stale_ = admitted_->Refresh() || stale_;
   }
   Answer();
-  if (!std::exchange(stale_, false)) return;
-  const std::size_t cut = limits.CutUsers([this](std::string_view user) { return Find(user) == nullptr; });
+  if (!std::exchange(stale_, false)) return false;
+  const std::size_t cut = limits.CutUsers([this](std::string_view user) { return !Knows(user); });
   if (cut > 0) log::warn("{}: {} connections are cut, because their keys are no longer admitted", whose_, cut);
+  return true;
+}
+
+// As this has told ZeroMQ.
+std::string KeyCheck::UserOf(zmq::message_t& frame) {
+  const char* const user = zmq_msg_gets(frame.handle(), "User-Id");
+  return user == nullptr ? "" : user;
 }
 
 void KeyCheck::Answer() {
@@ -123,9 +124,9 @@ const AdmittedKey* KeyCheck::Find(std::string_view user) const {
 
 void KeyCheck::Expect(zmq::message_t& frame, std::string_view request) const {
   if (!admitted_) return;
-  const std::string_view user = UserOf(frame);
+  const std::string user = UserOf(frame);
   const AdmittedKey* const key = Find(user);
-  const std::string who = "key " + (user.empty() ? "(none)" : std::string(user.substr(0, 8)) + "...");
+  const std::string who = "key " + (user.empty() ? "(none)" : user.substr(0, 8) + "...");
   if (key == nullptr) {
     throw Error(kDenied, who + " is not in " + admitted_->source());
   }

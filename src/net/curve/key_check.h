@@ -25,8 +25,12 @@ class KeyCheck {
   // To be polled with the server's socket.
   zmq::pollitem_t item();
   // Answers the handshakes that wait, takes up a list of keys that has changed, and cuts the connections of keys that
-  // are no longer in it. To be called every MessageMeter::kLook, and before messages are taken.
-  void Work(ConnectionLimits& limits);
+  // are no longer in it. Returns whether keys may have gone. To be called every MessageMeter::kLook, and before
+  // messages are taken.
+  bool Work(ConnectionLimits& limits);
+  // The key by which a message came; empty: there is none.
+  static std::string UserOf(zmq::message_t& frame);
+  bool Knows(std::string_view user) const { return Find(user) != nullptr; }
   // Throws kPermissionDenied, naming key, role and list, unless the key by which the message came may ask for
   // `request`.
   void Expect(zmq::message_t& frame, std::string_view request) const;

@@ -74,6 +74,7 @@ class OfferService::Impl {
                         .signing = keys_.signing(),
                         .take_offer_ids = [this](std::uint64_t count) { return next_offer_id_.fetch_add(count); }},
             .channels = [this](const OfferedVersion& version) { return ChannelsOf(version); },
+            .take_back = [this](std::span<const wire::ChannelAddress> channels) { TakeBack(channels); },
             .core_seconds = [this] { return CoreSeconds(); },
             .keeper = options.keeper,
             .takers = options.takers});
@@ -164,6 +165,14 @@ class OfferService::Impl {
     return channels;
   }
 
+  void TakeBack(std::span<const wire::ChannelAddress> channels) {
+    for (const wire::ChannelAddress& channel : channels) {
+      for (OfferingEnd* const end : end_pointers_) {
+        if (names_.at(end) == channel.name) end->TakeBack(channel.address);
+      }
+    }
+  }
+
   // Called on this service's thread.
   double CoreSeconds() {
     double seconds = CoreSecondsOfThisThread() + library_threads_.core_seconds();
@@ -178,7 +187,9 @@ class OfferService::Impl {
       std::array<zmq::pollitem_t, 3> items = {
           {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, outbox_.wake_up().fd(), ZMQ_POLLIN, 0}, check_->item()}};
       PollSockets(items, limits_->look());
-      check_->Work(*limits_);
+      if (check_->Work(*limits_)) {
+        desk_->DropUnknownUsers([this](const std::string& user) { return check_->Knows(user); });
+      }
       for (auto& [key, message] : outbox_.TakeAll()) Send(key, std::move(message));
       TakeMessages();
       if (sweep_now_.exchange(false) || Clock::now() >= next_sweep) {
@@ -207,7 +218,9 @@ class OfferService::Impl {
       wire::Frame frame = wire::Decode({static_cast<const std::byte*>(body.data()), body.size()});
       key.session = frame.session;
       check_->Expect(body, wire::MessageName(frame.message));
+      const bool begins = std::holds_alternative<wire::Hello>(frame.message);
       answers = desk_->Take(key, std::move(frame.message));
+      if (begins) desk_->NoteUser(key, KeyCheck::UserOf(body));
     } catch (const std::exception& error) {
       answers.emplace_back(desk_->Refuse(key, AsError(error)));
     }
@@ -215,7 +228,7 @@ class OfferService::Impl {
       const bool refused = std::holds_alternative<wire::Refused>(answer);
       Send(key, std::move(answer));
       if (!refused) continue;
-      if (const auto barred = ledger_.NoteRefused(from, limits_->ConnectionOf(body))) Bar(from, *barred);
+      if (const auto barred = ledger_.NoteRefused(from, limits_->Blamed(body, from))) Bar(from, *barred);
     }
   }
 

@@ -83,6 +83,21 @@ void VersionDesk::DropDeaf(const SessionKey& key) {
   Drop(key);
 }
 
+void VersionDesk::NoteUser(const SessionKey& key, std::string user) {
+  if (const auto found = sessions_.find(key); found != sessions_.end()) found->second.user = std::move(user);
+}
+
+void VersionDesk::DropUnknownUsers(const std::function<bool(const std::string& user)>& knows) {
+  std::vector<SessionKey> gone;
+  for (const auto& [key, session] : sessions_) {
+    if (!session.user.empty() && !knows(session.user)) gone.push_back(key);
+  }
+  for (const SessionKey& key : gone) {
+    complaints_.Warn("receiver " + NameOf(key) + " loses its session: its key is no longer admitted");
+    Drop(key);
+  }
+}
+
 void VersionDesk::DropBarred(const std::string& routing_id) {
   complaints_.Warn("a receiver loses its connection: too many of its messages were refused");
   const auto first = [&] { return sessions_.lower_bound({routing_id, 0}); };
@@ -171,6 +186,7 @@ wire::Welcome VersionDesk::OnHello(const SessionKey& key, wire::Hello hello) {
                         .config = {config.begin(), config.end()}};
   Session& session = sessions_[key];
   session.hello = std::move(hello);
+  session.channels = welcome.channels;
   session.hold = std::move(hold);
   session.served_since = CoreSeconds();
   session.last_heard = Deadline::Clock::now();
@@ -337,6 +353,7 @@ void VersionDesk::Drop(const SessionKey& key) {
   if (dropped.empty()) return;
   const Session& session = dropped.mapped();
   if (parts_.takers != nullptr) parts_.takers->Ended();
+  if (parts_.take_back) parts_.take_back(session.channels);
   if (session.walk != nullptr) session.walk->Leave(key);
   if (session.version()->relayed() != nullptr) session.version()->relayed()->Leave(key);
   if (session.tree != nullptr) relays_.Leave(key, *session.tree);

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,8 @@ class VersionDesk {
     ServeContext context;
     // The channels that carry a version, by name and address.
     std::function<std::vector<wire::ChannelAddress>(const OfferedVersion&)> channels;
+    // Called with what that has returned, once the session that was told it has ended. May be empty.
+    std::function<void(std::span<const wire::ChannelAddress>)> take_back{};
     std::function<double()> core_seconds;  // what the service's threads have computed, without this desk's
     VersionKeeper* keeper = nullptr;       // null: nobody takes orders
     TakerTally* takers = nullptr;          // null: nobody asks who has taken what
@@ -65,6 +68,10 @@ class VersionDesk {
   wire::Refused Refuse(const SessionKey& key, const Error& error);
   // Ends the session, if there is one, of a receiver that takes no messages any more.
   void DropDeaf(const SessionKey& key);
+  // Whose key the session was begun by; nothing if there is no such session.
+  void NoteUser(const SessionKey& key, std::string user);
+  // Ends the sessions of those users that are not known any more; those without a user stay.
+  void DropUnknownUsers(const std::function<bool(const std::string& user)>& knows);
   // Ends the sessions of a connection that was barred because too many of its messages were refused.
   void DropBarred(const std::string& routing_id);
   // The messages that tell every receiver with a session that the desk is about to go, so that none has to wait until
@@ -77,6 +84,8 @@ class VersionDesk {
  private:
   struct Session {
     wire::Hello hello;
+    std::string user{};                                  // whose key has begun it; empty: there are no keys
+    std::vector<wire::ChannelAddress> channels;          // that it was told
     std::shared_ptr<const VersionHold> hold;             // the second owner, for moments at a time, is digests_
     std::shared_ptr<const Schedule> schedule;            // the second owner is schedules_
     std::map<std::uint32_t, AmaxRequest> amax_requests;  // by tensor

@@ -59,6 +59,9 @@ class OfferingEnd {
   // secret that only the receiver may know that is told it: each call gives another one, which is good for a few
   // connections and a short time (Invitations). Error messages and logs leave it out.
   virtual std::string address() const = 0;
+  // The session that was told `address` has ended: whoever connects by it is refused, and whoever has is cut. An end
+  // that hands out no secrets does nothing; receivers that attached keep the mapping.
+  virtual void TakeBack(const std::string& /*address*/) {}
   // The memory in which offers of this channel must lie, because it can hand over no other without a copy; null if any
   // host memory will do.
   virtual MemoryResource* arena() { return nullptr; }

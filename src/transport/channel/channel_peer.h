@@ -5,11 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 
 #include "src/base/deadline.h"
 #include "src/net/control_socket.h"
+#include "src/net/token.h"
 #include "src/transport/channel/channel_messages.h"
 
 namespace layercast {
@@ -29,14 +31,21 @@ class ChannelPeer {
   bool more() const { return more_; }  // messages may be left, even if a poll of the socket shows nothing
   const ControlSocket& control() const { return control_; }
   std::uint64_t number() const { return number_; }
-  // Whether it is to lose its connection, be it because it has not greeted in time.
-  virtual bool TooLate() { return cut_ || (!greeted_ && greet_by_.Passed()); }
+  // Whether it is to lose its connection, be it because it has not greeted in time, or because its session has ended.
+  virtual bool TooLate() {
+    return cut_ || (leave_ != nullptr && leave_->taken_back()) || (!greeted_ && greet_by_.Passed());
+  }
   // Tells the receiver why nothing more will come, and drops what it has asked for. What it says from now on is
   // unheard.
   void Refuse(const Refusal& refusal);
   bool refused() const { return refused_; }
 
  protected:
+  // Whether the key of its greeting admits it.
+  bool Enters(Invitations& invitations, const Token& key) {
+    leave_ = invitations.Admits(key);
+    return leave_ != nullptr;
+  }
   // A message that comes before the greeting is over. True: now it is.
   virtual bool OnHello(std::span<const std::byte> message) = 0;
   // What is thrown is the receiver's refusal, but kCorrupt ends its connection.
@@ -61,6 +70,7 @@ class ChannelPeer {
 
   const std::uint64_t number_;
   const Deadline greet_by_ = Deadline::After(kTimeToGreet);
+  std::shared_ptr<const Invitations::Leave> leave_;  // once it was admitted; the other owner is the offering end
   bool greeted_ = false;
   bool refused_ = false;
   bool cut_ = false;

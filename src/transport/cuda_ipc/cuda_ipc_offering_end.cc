@@ -48,6 +48,11 @@ std::string CudaIpcOfferingEnd::address() const {
   return WithKey(std::string(kAddressPrefix) + name_, invitations_.Invite());
 }
 
+void CudaIpcOfferingEnd::TakeBack(const std::string& address) {
+  invitations_.TakeBack(KeyOf(address));
+  wake_.Ring();
+}
+
 void CudaIpcOfferingEnd::Add(const Offer& offer) {
   offers_.Add(offer);
   wake_.Ring();  // segments may have gone, of which receivers are told

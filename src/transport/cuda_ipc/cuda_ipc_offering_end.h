@@ -21,6 +21,7 @@ class CudaIpcOfferingEnd final : public OfferingEnd {
  public:
   explicit CudaIpcOfferingEnd(CudaIpcParts parts);
   std::string address() const override;
+  void TakeBack(const std::string& address) override;
   bool copies() const override { return true; }
   bool reads_from(const Device& device) const override { return device == parts_.device->device_memory().device(); }
   void Add(const Offer& offer) override;

@@ -22,7 +22,7 @@ Receiver::Receiver(UniqueFd connected, const ReceiverContext& context, std::uint
 bool Receiver::OnHello(std::span<const std::byte> message) {
   if (!ours_) throw Error(ErrorCode::kCorrupt, "it is another user's");
   const Hello hello = Decode<Hello>(message);
-  if (hello.version < kVersion || !context_.invitations.Admits(hello.key)) {
+  if (hello.version < kVersion || !Enters(context_.invitations, hello.key)) {
     throw Error(ErrorCode::kCorrupt, "HELLO: a key that was not handed out, or is too old or used up");
   }
   const IpcHandle* const event = context_.copy_in.event();

@@ -60,4 +60,9 @@ std::string NcclOfferingEnd::address() const {
   return told.Text();
 }
 
+void NcclOfferingEnd::TakeBack(const std::string& address) {
+  invitations_.TakeBack(KeyOf(address));
+  wake_.Ring();
+}
+
 }  // namespace layercast::nccl_channel

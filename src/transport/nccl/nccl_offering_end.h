@@ -20,6 +20,7 @@ class NcclOfferingEnd final : public OfferingEnd {
   // Throws kInvalidArgument.
   NcclOfferingEnd(NcclParts parts, const OfferingOptions& options);
   std::string address() const override;
+  void TakeBack(const std::string& address) override;
   bool reads_from(const Device& device) const override { return device == parts_.device->device_memory().device(); }
   void Add(const Offer& offer) override { book_.Add(offer); }
   // No receiver has to be cut: only copies on the publisher's own device read the offer's memory, and they wait for no

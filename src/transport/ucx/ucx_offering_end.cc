@@ -96,4 +96,9 @@ std::string UcxOfferingEnd::address() const {
   return told.Text();
 }
 
+void UcxOfferingEnd::TakeBack(const std::string& address) {
+  invitations_.TakeBack(KeyOf(address));
+  wake_.Ring();
+}
+
 }  // namespace layercast::ucx_channel

@@ -21,6 +21,7 @@ class UcxOfferingEnd final : public OfferingEnd {
  public:
   UcxOfferingEnd(const std::string& bind_host, const UcxParts& parts);
   std::string address() const override;
+  void TakeBack(const std::string& address) override;
   MemoryResource* arena() override { return readable_ ? readable_->memory().arena() : nullptr; }
   void Add(const Offer& offer) override { book_.Add(offer); }
   void Remove(std::uint64_t offer_id) override;

@@ -52,7 +52,7 @@ void Receiver::OnPing() {
 }
 
 void Receiver::TakeHello(const Hello& hello) {
-  if (!context_.invitations.Admits(hello.key)) {
+  if (!Enters(context_.invitations, hello.key)) {
     throw Error(ErrorCode::kCorrupt, "HELLO: a key that was not handed out, or is too old or used up");
   }
   token_ = RandomToken();

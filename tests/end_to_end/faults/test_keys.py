@@ -52,6 +52,12 @@ def set_list(server, *lines, own=True):
     os.replace(fresh, server / "clients")
 
 
+def needs(channel, program, publish, server):
+    channels = program.run("probe", "--publisher", publish("--keys", server).endpoint, "--keys", server).json["channels"]
+    if not any(each["name"] == channel and each["usable"] for each in channels):
+        pytest.skip(f"no {channel} here")
+
+
 def says(daemon, text):
     wait_until(lambda: text in daemon.errors(), SOON, f"{daemon}\nexpected its log to have {text}")
 
@@ -111,9 +117,7 @@ def test_each_request_needs_its_role(program, start, folder, server, client):
 
 @pytest.mark.parametrize("channel", ["zmq", "shm", "ucx"])
 def test_an_engine_takes_versions_of_a_publisher_that_admits_it(channel, program, start, folder, publish, server):
-    channels = program.run("probe", "--publisher", publish("--keys", server).endpoint, "--keys", server).json["channels"]
-    if not any(each["name"] == channel and each["usable"] for each in channels):
-        pytest.skip(f"no {channel} here")
+    needs(channel, program, publish, server)
     publisher = publish("--keys", server)
     engine = start("serve", "--model", folder, "--keys", server)
     program.run("reload", "--engine", engine.endpoint, "--keys", server, "--publisher", publisher.endpoint, "--channel", channel)
@@ -132,16 +136,19 @@ def test_a_relay_admits_whom_its_list_has(program, start, folder, publish, serve
     assert share["relayed_bytes"] == share["bytes"] > 0
 
 
-def test_a_key_that_is_revoked_in_the_middle_of_a_fetch_is_cut(program, start, folder, publish, server, client):
+@pytest.mark.parametrize("channel", ["zmq", "ucx"])
+def test_a_key_that_is_revoked_in_the_middle_of_a_fetch_is_cut(channel, program, start, folder, publish, server, client):
+    needs(channel, program, publish, server)
     keys, line = client("lou", "read,reload")
     set_list(server, line)
-    publisher = publish("--keys", server, "--channel", "zmq")
+    publisher = publish("--keys", server, "--channel", channel)
     engine = start("serve", "--model", folder, "--keys", server, "--chunk-bytes", 20_000, failpoints="rank0:receive.chunk=stop@2")
     by = ("--engine", engine.endpoint, "--keys", keys)
     reload = program.start("reload", *by, "--publisher", publisher.endpoint)
     wait_until(lambda: fired(engine, "receive.chunk"), SOON, f"{engine}")
     set_list(server, line, own=False)
     says(publisher, "connections are cut")
+    says(publisher, "loses its session: its key is no longer admitted")
     for pid in engine.pids:
         os.kill(pid, signal.SIGCONT)
     outcome = program.finish(reload, status=1)

@@ -30,5 +30,21 @@ TEST(Invitations, OfWhoNeverComesMakeRoomForOthers) {
   EXPECT_FALSE(invitations.Admits(oldest));
 }
 
+TEST(Invitations, ThatAreTakenBackAdmitNobodyNorKeepWhomTheyHaveAdmitted) {
+  Invitations invitations;
+  const Token one = invitations.Invite();
+  const Token other = invitations.Invite();
+  const auto leave = invitations.Admits(one);
+  const auto others = invitations.Admits(other);
+  ASSERT_TRUE(leave != nullptr && others != nullptr);
+  EXPECT_FALSE(leave->taken_back());
+  invitations.TakeBack(one);
+  EXPECT_TRUE(leave->taken_back());
+  EXPECT_FALSE(invitations.Admits(one));
+  EXPECT_FALSE(others->taken_back());
+  EXPECT_TRUE(invitations.Admits(other));
+  invitations.TakeBack(RandomToken());  // which nobody has
+}
+
 }  // namespace
 }  // namespace layercast

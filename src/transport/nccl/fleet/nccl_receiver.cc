@@ -11,7 +11,7 @@ Receiver::~Receiver() { context_.fleets.Leave(*this); }
 
 bool Receiver::OnHello(std::span<const std::byte> message) {
   const auto hello = Decode<Hello>(message);
-  if (!context_.invitations.Admits(hello.key)) {
+  if (!Enters(context_.invitations, hello.key)) {
     throw Error(ErrorCode::kCorrupt, "HELLO: a key that was not handed out, or is too old or used up");
   }
   try {

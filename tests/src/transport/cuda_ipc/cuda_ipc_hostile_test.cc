@@ -80,6 +80,19 @@ TEST_F(CudaIpcPublisher, CutsWhoeverHasNoKeyOrOneThatIsUsedUp) {
   }
 }
 
+TEST_F(CudaIpcPublisher, CutsTheConnectionsOfASessionThatHasEnded) {
+  const std::string address = publisher_->address();
+  const Hello hello{kVersion, KeyOf(address), true};
+  ControlSocket socket = ConnectRaw();
+  socket.Send(Encode(hello));
+  ASSERT_TRUE(Decode<Welcome>(*NextMessage(socket)).event);
+  publisher_->TakeBack(address);
+  ExpectCut(socket);
+  ControlSocket again = ConnectRaw();
+  again.Send(Encode(hello));
+  ExpectCut(again);
+}
+
 TEST_F(CudaIpcPublisher, CutsWhoeverBreaksTheProtocol) {
   for (const Bytes& message : {Bytes{}, Bytes{std::byte{77}}, Encode(RightHello()), Encode(Done{1}),
                                Encode(Granted{1, false, {}}), Bytes(100, std::byte{2})}) {

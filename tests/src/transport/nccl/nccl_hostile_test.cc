@@ -59,6 +59,17 @@ TEST_F(NcclPublisher, CutsWhoeverHasNoKeyOrOneThatIsUsedUp) {
   ExpectServing();
 }
 
+TEST_F(NcclPublisher, CutsTheConnectionsOfASessionThatHasEnded) {
+  RawReceiver receiver = Raw();
+  receiver.Greet();
+  publisher_->TakeBack(WithKey("nccl", receiver.RightHello().key));
+  ExpectCut(receiver);
+  RawReceiver again = Raw();
+  again.socket().Send(Encode(receiver.RightHello()));
+  ExpectCut(again);
+  ExpectServing();
+}
+
 TEST_F(NcclPublisher, NamesTheVersionsOfTheProtocolThatDiffer) {
   RawReceiver receiver = Raw();
   Hello hello = receiver.RightHello();

@@ -20,6 +20,7 @@
 #include "tests/conformance/published_bytes.h"
 #include "tests/src/transport/ucx/ucx_fixture.h"
 #include "tests/support/child_process.h"
+#include "tests/support/error_of.h"
 
 namespace layercast::ucx_channel {
 namespace {
@@ -104,6 +105,20 @@ TEST_F(UcxPublisher, CutsWhoeverHasNoKeyOrOneThatIsUsedUp) {
     ExpectCut(socket);
   }
   ExpectServing();
+}
+
+TEST_F(UcxPublisher, CutsTheConnectionsOfASessionThatHasEndedAndNoOthers) {
+  const std::string address = publisher_->address();
+  const auto receiver = transport_->Connect(address, Soon());
+  const auto other = transport_->Connect(publisher_->address(), Soon());
+  Fetch fetch({{0, 1, 99'999, 1, 99'999}});
+  ASSERT_TRUE(fetch.IsRight(FetchOne(*receiver, 1, fetch)));
+  publisher_->TakeBack(address);
+  const std::string lost = layercast::testing::ErrorOf([&] { FetchOne(*receiver, 1, fetch); }, ErrorCode::kUnavailable);
+  EXPECT_NE(lost.find("lost"), std::string::npos) << lost;
+  EXPECT_THROW(static_cast<void>(transport_->Connect(address, Soon())), Error);
+  Fetch still({{0, 5, 1000, 1, 1000}});
+  EXPECT_TRUE(still.IsRight(FetchOne(*other, 1, still)));
 }
 
 TEST_F(UcxPublisher, CutsWhoeverAnswersItsWelcomeWrongly) {
