@@ -156,7 +156,7 @@ class Publisher::Impl final : public VersionKeeper {
     last_layout_ = state->offered->manifest().layout();
     kept_.Add(state, options);
     ++published_;
-    if (durable_ != nullptr) durable_->Put(state->offered);
+    if (durable_ != nullptr && options.mode == PublishMode::kSnapshot) durable_->Put(state->offered);
     return state;
   }
 
@@ -170,9 +170,10 @@ class Publisher::Impl final : public VersionKeeper {
   }
 
   void ExpectStorable(const PublishOptions& options) const {
-    if (durable_ == nullptr || (options.mode == PublishMode::kSnapshot && options.part.ranks == 1)) return;
-    throw Error(ErrorCode::kUnsupported, std::string("a publisher with a store: expected a whole snapshot, got ") +
-                                             (options.part.ranks == 1 ? "a stream" : "a part of a version"));
+    if (durable_ == nullptr || options.part.ranks == 1 || !options.run->empty()) return;
+    throw Error(ErrorCode::kInvalidArgument,
+                "a part of a version, for a store: expected the name of the trainer's run, by which the parts of one "
+                "run are told from those of another, got none");
   }
 
   // Offers what the store has, as far as it would be kept.
@@ -182,6 +183,7 @@ class Publisher::Impl final : public VersionKeeper {
     const std::size_t more = std::max(list.size(), options_.retained_versions) - options_.retained_versions;
     for (const StoredVersion& stored : list | std::views::drop(more)) {
       const std::vector<RunRecord> runs = store.Runs(stored.name.lineage);
+      if (!stored.record.parts.empty()) continue;  // each rank had a part, and nobody the version
       try {
         if (runs.size() < stored.name.run) throw Error(ErrorCode::kCorrupt, "the store does not know its run");
         kept_.Restore(OfferAgain(stored), stored, runs);
@@ -243,11 +245,18 @@ class Publisher::Impl final : public VersionKeeper {
     auto layout = LayOut(LaidOut(weights), options.part.ranks != 1, last_layout_);
     auto state = std::make_shared<PublishedState>();
     state->service = &service_;
+    state->durable = durable_;
     state->walk = std::make_shared<WalkFunction>(std::move(weights.walk));
+    Manifest manifest = Manifest::OfLayout(options.lineage, options.step, std::move(layout), options.part);
+    Provenance provenance{.run = *options.run, .config = std::move(weights.config)};
+    const auto stored = durable_ == nullptr ? nullptr : durable_->Stream(manifest, provenance, pool_);
     state->offered = std::make_shared<OfferedVersion>(
-        Manifest::OfLayout(options.lineage, options.step, std::move(layout), options.part),
-        [walk = state->walk](std::span<const std::string> order) { return (*walk)(order); }, options.layer_order,
-        Provenance{.run = *options.run, .config = std::move(weights.config)});
+        std::move(manifest),
+        [walk = state->walk, stored](std::span<const std::string> order) {
+          return stored == nullptr ? (*walk)(order) : stored->Through((*walk)(order));
+        },
+        options.layer_order, std::move(provenance));
+    if (stored != nullptr) durable_->Await(state->offered, stored.get());
     return state;
   }
 

@@ -86,9 +86,10 @@ struct PublisherOptions {
   // for a key there, so an address beyond loopback is refused unless `metrics_open`, or keys.insecure.
   std::string metrics_bind{};
   bool metrics_open = false;
-  // Where each snapshot is also written, on a thread of the publisher's: engines take it from there when no publisher
-  // lives. A publisher that is started anew with the store keeps what was kept, and goes on with its runs. Not for
-  // streams, nor for parts of sharded trainers.
+  // Where each version is also written, on a thread of the publisher's: engines take it from there when no publisher
+  // lives. A stream is written by its walk, the first that an engine takes whole. Of a sharded trainer each rank writes
+  // its part, and the version is there once all are; `run` must be named then. A publisher that is started anew with
+  // the store keeps what was kept, but for parts, and goes on with its runs.
   StoreOptions store{};
   std::size_t nccl_fleet = 1;  // how many ranks that take the same bytes over `nccl` are served together: 1 to 64
 };

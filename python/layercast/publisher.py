@@ -117,8 +117,8 @@ class Publisher(OfOneProcess):
         allow_paths: folders of which whoever reaches the endpoint may have this publish what is there
             (:meth:`RemotePublisher.publish_folder`).
         store: a folder, made if it is not there, into which each version is also written, on a thread: engines take it from
-            there when no publisher lives (:class:`Store`), and a publisher that is started anew offers it again. Not for
-            streams, nor for parts of sharded trainers.
+            there when no publisher lives (:class:`Store`), and a publisher that is started anew offers it again. A stream
+            is written as an engine takes it; of a sharded trainer each rank writes its part, and ``run`` must be named.
         store_versions: how many of a lineage the store keeps; older ones that are not pinned there are evicted.
         store_bytes: older ones are evicted while the store's files are larger; 0: no bound.
         metrics_bind: ``"HOST:PORT"`` where Prometheus is answered; port 0 picks one; empty: nowhere. Wheels have no

@@ -33,7 +33,9 @@ class Sweeping {
   void Run() {
     SweepTmp();
     SweepEvicted();
-    for (const auto& versions : {folder_.versions(), folder_.evicted()}) MarkObjectsOf(versions);
+    SweepParts();
+    for (const auto& records : {folder_.versions(), folder_.evicted()}) MarkObjectsOf(records);
+    if (HasParts()) MarkObjectsOf(folder_.parts());
     for (const std::string& part : StoreFolder::NamesIn(folder_.objects())) SweepObjects(folder_.objects() / part);
   }
 
@@ -63,13 +65,29 @@ class Sweeping {
     }
   }
 
+  bool HasParts() const { return std::filesystem::exists(folder_.parts()); }
+
+  // Of versions whose other parts do not come any more, or that were put together by one who was killed then.
+  void SweepParts() const {
+    if (!HasParts()) return;
+    for (const std::string& name : StoreFolder::NamesIn(folder_.parts())) {
+      try {
+        if (AgeOf(folder_.parts() / name, now_) >= kPartsWait) ::unlink((folder_.parts() / name).c_str());
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::kNotFound) throw;
+      }
+    }
+  }
+
   // Throws what it finds wrong with a record: what that names is not known, so nothing may go.
-  void MarkObjectsOf(const std::filesystem::path& versions) {
-    for (const std::string& name : StoreFolder::NamesIn(versions)) {
-      const auto bytes = StoreFolder::Read(versions / name);
+  void MarkObjectsOf(const std::filesystem::path& records) {
+    for (const std::string& name : StoreFolder::NamesIn(records)) {
+      const auto bytes = StoreFolder::Read(records / name);
       if (!bytes) continue;  // it has just been evicted or removed
       const VersionRecord record = VersionRecord::Decode(*bytes);
-      for (const auto& entry : record.manifest.entries()) marked_.insert(entry.digest);
+      for (const Manifest& manifest : record.held()) {
+        for (const auto& entry : manifest.entries()) marked_.insert(entry.digest);
+      }
     }
   }
 

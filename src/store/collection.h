@@ -21,11 +21,15 @@ struct StoreLimits {
 // found it in one, or wrote an object whose version is still to come, does not lose it.
 inline constexpr std::chrono::seconds kStoreGrace{120};
 
+// How long one rank's part of a version waits for those of the others.
+inline constexpr std::chrono::hours kPartsWait{1};
+
 // Evicts the oldest of a lineage's versions, as far as the limits ask for it.
 void Trim(const VersionStore& store, const std::string& lineage, const StoreLimits& limits);
 
-// Removes evicted versions that nobody reads, objects that no version names, and unfinished files, once they are older
-// than `grace`. May run while others write and read, also in other processes and on other hosts.
+// Removes evicted versions that nobody reads, objects that no version and no part of one names, and unfinished files,
+// once they are older than `grace`; and parts after kPartsWait. May run while others write and read, also in other
+// processes and on other hosts.
 void Sweep(const VersionStore& store, std::chrono::seconds grace = kStoreGrace);
 
 }  // namespace layercast

@@ -74,8 +74,8 @@ std::string StoredName::ToString() const {
 StoreFolder StoreFolder::Make(const std::filesystem::path& root, FailPoints& failpoints) {
   const StoreFolder made(root);
   if (!std::filesystem::exists(root / kFormatFile)) made.MakeFormatFile(failpoints);
-  for (const auto& folder :
-       {made.objects(), made.versions(), made.evicted(), made.runs(), made.pins(), made.leases(), made.tmp()}) {
+  for (const auto& folder : {made.objects(), made.versions(), made.evicted(), made.runs(), made.parts(), made.pins(),
+                             made.leases(), made.tmp()}) {
     MakeFolder(folder);
   }
   FlushFolder(root, failpoints);

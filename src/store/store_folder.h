@@ -55,6 +55,7 @@ class StoreFolder {
     return runs() / (lineage.ToHex() + "." + std::to_string(number));
   }
   std::filesystem::path runs() const { return root_ / "runs"; }
+  std::filesystem::path parts() const { return root_ / "parts"; }
   std::filesystem::path pins() const { return root_ / "pins"; }
   std::filesystem::path leases() const { return root_ / "leases"; }
   std::filesystem::path tmp() const { return root_ / "tmp"; }

@@ -16,8 +16,14 @@
 #include "src/base/utf8.h"
 #include "src/store/new_file.h"
 #include "src/store/stored_object.h"
+#include "src/store/waiting_parts.h"
 
 namespace layercast {
+namespace {
+
+bool IsPart(const VersionRecord& record) { return record.manifest.part().ranks > 1; }
+
+}  // namespace
 
 StoreWriter::StoreWriter(StoreFolder folder, const StoreLimits& limits, FailPoints& failpoints,
                          std::chrono::seconds grace)
@@ -27,10 +33,30 @@ void StoreWriter::Write(const VersionRecord& record, const BytesOfTensor& bytes,
   const Version& version = record.manifest.version();
   if (const std::optional<std::uint32_t> run = KnownRun(record)) {  // else it begins when the objects are there
     const StoredName name = StoredName::Of(version.lineage, *run, version.step);
-    if (IsThere(name, version)) return NameLatest(name);
+    if (IsThere(name, record.manifest)) {
+      if (IsPart(record)) WaitingParts(folder_, record).Remove();
+      return NameLatest(name);
+    }
     ExpectNewer(name, version);
   }
-  WriteObjects(record, bytes, stop);
+  WriteObjects(record.manifest, bytes, stop);
+  if (!IsPart(record)) return Show(record);
+  const WaitingParts parts(folder_, record);
+  parts.Put(failpoints_);
+  const std::optional<VersionRecord> whole = parts.Whole();
+  if (!whole) return;
+  Show(*whole);
+  parts.Remove();
+}
+
+void StoreWriter::Put(const Digest& digest, std::span<const std::byte> bytes) {
+  if (TouchObject(digest, bytes.size())) return;
+  WriteOneObject(digest, bytes);
+  FlushObjects({folder_.ObjectsFolder(digest)});
+}
+
+void StoreWriter::Show(const VersionRecord& record) {
+  const Version& version = record.manifest.version();
   const StoredName name = StoredName::Of(version.lineage, RunNumber(record), version.step);
   WriteRecord(name, record);
   NameLatest(name);
@@ -43,13 +69,19 @@ void StoreWriter::WriteRecord(const StoredName& name, const VersionRecord& recor
   NewFile file(folder_.tmp(), failpoints_);
   file.Write(record.Encode());
   file.Flush();
-  if (!file.Link(folder_.versions() / name.ToString()) && !IsThere(name, version)) ExpectNewer(name, version);
+  if (!file.Link(folder_.versions() / name.ToString()) && !IsThere(name, record.manifest)) ExpectNewer(name, version);
   FlushFolder(folder_.versions(), failpoints_);
 }
 
-bool StoreWriter::IsThere(const StoredName& name, const Version& version) const {
-  const auto there = StoreFolder::Read(folder_.versions() / name.ToString());
-  return there && VersionRecord::Decode(*there).manifest.version() == version;
+// Whether the store has the version, or one of which that is a part.
+bool StoreWriter::IsThere(const StoredName& name, const Manifest& manifest) const {
+  const auto bytes = StoreFolder::Read(folder_.versions() / name.ToString());
+  if (!bytes) return false;
+  const VersionRecord there = VersionRecord::Decode(*bytes);
+  const VersionPart& part = manifest.part();
+  if (part.ranks == 1) return there.manifest.version() == manifest.version();
+  return there.parts.size() == static_cast<std::size_t>(part.ranks) &&
+         there.parts[static_cast<std::size_t>(part.rank)].version() == manifest.version();
 }
 
 // The number of the record's run in its lineage; nullopt: it is a new one.
@@ -91,8 +123,7 @@ void StoreWriter::ExpectNewer(const StoredName& name, const Version& version) co
                                                version.ToString());
 }
 
-void StoreWriter::WriteObjects(const VersionRecord& record, const BytesOfTensor& bytes, const std::stop_token& stop) {
-  const Manifest& manifest = record.manifest;
+void StoreWriter::WriteObjects(const Manifest& manifest, const BytesOfTensor& bytes, const std::stop_token& stop) {
   // Until all are there at once: those that were there long ago may be swept while others are written.
   for (bool all = false; !all;) {
     all = true;

@@ -32,15 +32,19 @@ class StoreWriter {
   // that have its step or later ones. If the version is there already, nothing is done. Throws kInvalidArgument on a
   // step that is not newer than the last of its run, and on a run that another has followed; kResourceExhausted if the
   // disk is full; kCancelled soon after a stop is requested. After an error the store has the version or it has not.
+  // A part of a version is written alike; the version is there once all ranks have written theirs, in any order.
   void Write(const VersionRecord& record, const BytesOfTensor& bytes, const std::stop_token& stop = {});
+  // Returns when a tensor of a version that is still to be written is on disk. Nobody sweeps it for a while.
+  void Put(const Digest& digest, std::span<const std::byte> bytes);
 
  private:
   std::optional<std::uint32_t> KnownRun(const VersionRecord& record) const;
   std::uint32_t RunNumber(const VersionRecord& record);
-  bool IsThere(const StoredName& name, const Version& version) const;
+  bool IsThere(const StoredName& name, const Manifest& manifest) const;
   void ExpectNewer(const StoredName& name, const Version& version) const;
+  void Show(const VersionRecord& record);
   void WriteRecord(const StoredName& name, const VersionRecord& record);
-  void WriteObjects(const VersionRecord& record, const BytesOfTensor& bytes, const std::stop_token& stop);
+  void WriteObjects(const Manifest& manifest, const BytesOfTensor& bytes, const std::stop_token& stop);
   bool TouchObject(const Digest& digest, std::uint64_t tensor_bytes) const;
   void WriteOneObject(const Digest& digest, std::span<const std::byte> bytes);
   void FlushObjects(std::set<std::filesystem::path> folders);

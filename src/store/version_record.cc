@@ -4,13 +4,16 @@
 #include <string_view>
 #include <utility>
 
+#include "layercast/error.h"
 #include "src/base/bytes/bytes.h"
 #include "src/base/digest/digest.h"
+#include "src/tensor/parts/merged_version.h"
 
 namespace layercast {
 namespace {
 
 constexpr std::string_view kVersionMagic{"LCSTVER\0", 8};
+constexpr std::string_view kPartsMagic{"LCSTPTS\0", 8};
 constexpr std::string_view kRunMagic{"LCSTRUN\0", 8};
 constexpr std::size_t kSealBytes = 16;
 
@@ -50,30 +53,73 @@ std::span<const std::byte> Unsealed(const char* what, std::span<const std::byte>
   return content;
 }
 
+// The manifest of whole tensors.
+Manifest WholeOf(std::span<const Manifest> parts) {
+  std::vector<std::string> names;
+  for (std::size_t rank = 0; rank < parts.size(); ++rank) names.push_back("of rank " + std::to_string(rank));
+  return Merge(parts, names).manifest;
+}
+
+void DecodeParts(ByteReader& reader, VersionRecord& record) {
+  const auto ranks = reader.Get<std::uint32_t>("ranks");
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    record.parts.push_back(Manifest::Decode(GetLong(reader, "manifest")));
+    const VersionPart& part = record.parts.back().part();
+    if (part.rank != static_cast<int>(rank) || part.ranks != static_cast<int>(ranks)) {
+      reader.Fail("expected part " + std::to_string(rank) + " of " + std::to_string(ranks) + ", got " +
+                  std::to_string(part.rank) + " of " + std::to_string(part.ranks));
+    }
+  }
+  if (ranks < 2) reader.Fail("expected two ranks or more, got " + std::to_string(ranks));
+  try {
+    record.manifest = WholeOf(record.parts);
+  } catch (const Error& error) {
+    reader.Fail(error.what());
+  }
+}
+
 void ExpectMagic(ByteReader& reader, std::string_view magic) {
   if (reader.GetText(magic.size(), "magic") != magic) reader.Fail("expected another magic");
 }
 
 }  // namespace
 
+VersionRecord VersionRecord::OfParts(std::vector<VersionRecord> records) {
+  VersionRecord whole;
+  whole.run = records.front().run;
+  whole.config = records.front().config;
+  for (VersionRecord& record : records) {
+    whole.published_ms = std::max(whole.published_ms, record.published_ms);
+    whole.parts.push_back(std::move(record.manifest));
+  }
+  whole.manifest = WholeOf(whole.parts);
+  return whole;
+}
+
 std::vector<std::byte> VersionRecord::Encode() const {
   ByteWriter writer;
-  writer.PutBytes(kVersionMagic);
+  writer.PutBytes(parts.empty() ? kVersionMagic : kPartsMagic);
   writer.Put(published_ms);
   PutLong(writer, std::as_bytes(std::span(run)));
   PutLong(writer, std::as_bytes(std::span(config)));
-  PutLong(writer, manifest.Encode());
+  if (!parts.empty()) writer.Put(static_cast<std::uint32_t>(parts.size()));
+  for (const Manifest& one : held()) PutLong(writer, one.Encode());
   return Sealed(std::move(writer));
 }
 
 VersionRecord VersionRecord::Decode(std::span<const std::byte> bytes) {
   ByteReader reader("version record", Unsealed("version record", bytes));
-  ExpectMagic(reader, kVersionMagic);
+  const std::string magic = reader.GetText(kVersionMagic.size(), "magic");
+  if (magic != kVersionMagic && magic != kPartsMagic) reader.Fail("expected another magic");
   VersionRecord record;
   record.published_ms = reader.Get<std::uint64_t>("time");
   record.run = TextOf(GetLong(reader, "run"));
   record.config = TextOf(GetLong(reader, "config"));
-  record.manifest = Manifest::Decode(GetLong(reader, "manifest"));
+  if (magic == kVersionMagic) {
+    record.manifest = Manifest::Decode(GetLong(reader, "manifest"));
+  } else {
+    DecodeParts(reader, record);
+  }
   reader.ExpectEnd();
   return record;
 }

@@ -11,12 +11,19 @@
 
 namespace layercast {
 
-// A version. The digest at the end of its form covers all of it.
+// A version, or a part of one. The digest at the end of its form covers all of it.
 struct VersionRecord {
   Manifest manifest;
   std::string run;                 // PublishOptions::run; empty: unknown
   std::string config;              // Weights::config
   std::uint64_t published_ms = 0;  // since 1970
+  // Of a version that several ranks have written: what each has of it, in their order. `manifest` follows from them.
+  std::vector<Manifest> parts{};
+
+  // One of all ranks' records, in their order. Throws kInvalidArgument if they do not fill each tensor exactly once.
+  static VersionRecord OfParts(std::vector<VersionRecord> records);
+  // The manifests whose tensors are the version's objects.
+  std::span<const Manifest> held() const { return parts.empty() ? std::span(&manifest, 1) : std::span(parts); }
 
   std::vector<std::byte> Encode() const;
   // Throws kCorrupt on anything but what Encode writes.

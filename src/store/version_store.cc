@@ -75,7 +75,13 @@ std::vector<StoredName> VersionStore::Names() const {
 }
 
 std::string VersionStore::Missing(const VersionRecord& record, Sizes& sizes) const {
-  const Manifest& manifest = record.manifest;
+  for (const Manifest& manifest : record.held()) {
+    if (std::string missing = Missing(manifest, sizes); !missing.empty()) return missing;
+  }
+  return "";
+}
+
+std::string VersionStore::Missing(const Manifest& manifest, Sizes& sizes) const {
   for (std::uint32_t tensor = 0; tensor < manifest.size(); ++tensor) {
     const auto entry = manifest.entry(tensor);
     const auto [at, is_new] = sizes.try_emplace(entry.digest);
@@ -117,8 +123,10 @@ std::vector<StoredVersion> VersionStore::List() const {
   std::ranges::stable_sort(list, {}, [&](const StoredVersion& stored) { return newest.at(stored.name.lineage); });
   std::set<Digest> seen;
   for (StoredVersion& stored : list) {
-    for (const auto& entry : stored.record.manifest.entries()) {
-      if (seen.insert(entry.digest).second) stored.added_bytes += *sizes.at(entry.digest);
+    for (const Manifest& manifest : stored.record.held()) {
+      for (const auto& entry : manifest.entries()) {
+        if (seen.insert(entry.digest).second) stored.added_bytes += *sizes.at(entry.digest);
+      }
     }
   }
   return list;
@@ -216,7 +224,7 @@ std::vector<VersionStore::Checked> VersionStore::Check(WorkerPool& pool) const {
       const std::optional<StoredVersion> stored = Read(name);
       if (!stored) continue;
       checked.name = stored->version().ToString();
-      CheckObjects(stored->record.manifest, wrong, checked, pool);
+      for (const Manifest& manifest : stored->record.held()) CheckObjects(manifest, wrong, checked, pool);
     } catch (const Error& error) {
       checked.wrong.emplace_back(error.what());
     }

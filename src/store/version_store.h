@@ -70,6 +70,7 @@ class VersionStore {
   std::vector<StoredName> Names() const;
   // What is missing of its objects; empty: nothing.
   std::string Missing(const VersionRecord& record, Sizes& sizes) const;
+  std::string Missing(const Manifest& manifest, Sizes& sizes) const;
   void CheckObjects(const Manifest& manifest, std::map<Digest, std::string>& wrong, Checked& checked,
                     WorkerPool& pool) const;
   void AwaitObjects(const StoredVersion& version) const;

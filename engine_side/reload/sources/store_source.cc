@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "src/store/stored_object.h"
 #include "src/store/version_store.h"
 #include "src/tensor/kernels/axis_amax.h"
+#include "src/tensor/parts/merged_version.h"
 
 namespace layercast {
 namespace {
@@ -23,7 +25,10 @@ namespace {
 // The objects of a version's tensors, each mapped from its first use to its last. Resource; one thread only.
 class OpenObjects {
  public:
-  OpenObjects(const StoreFolder& folder, const Wanted& wanted) : folder_(folder), wanted_(wanted) {
+  OpenObjects(const StoreFolder& folder, const VersionRecord& record, const Wanted& wanted) : folder_(folder) {
+    for (const Manifest& manifest : record.held()) {
+      for (std::uint32_t tensor = 0; tensor < manifest.size(); ++tensor) held_.push_back({&manifest, tensor});
+    }
     const std::vector<Chunk>& chunks = wanted.schedule.chunks();
     for (std::uint32_t chunk = 0; chunk < chunks.size(); ++chunk) {
       for (const Region& region : wanted.schedule.RegionsOf(chunks[chunk])) last_use_[region.tensor] = chunk;
@@ -33,11 +38,15 @@ class OpenObjects {
   StoredObject& Of(std::uint32_t tensor) {
     std::unique_ptr<StoredObject>& object = open_[tensor];
     if (object == nullptr) {
-      const Manifest& manifest = wanted_.manifest;
-      const Digest& digest = manifest.entry(tensor).digest;
-      object = std::make_unique<StoredObject>(folder_.Object(digest), digest, BytesOf(manifest, tensor));
+      const auto [manifest, index] = held_.at(tensor);
+      const Digest& digest = manifest->entry(index).digest;
+      object = std::make_unique<StoredObject>(folder_.Object(digest), digest, BytesOf(*manifest, index));
     }
     return *object;
+  }
+  const TensorSpec& SpecOf(std::uint32_t tensor) const {
+    const auto [manifest, index] = held_.at(tensor);
+    return manifest->entry(index).spec;
   }
 
   // Lets go of what no later chunk wants.
@@ -50,8 +59,8 @@ class OpenObjects {
 
  private:
   const StoreFolder& folder_;
-  const Wanted& wanted_;
-  std::map<std::uint32_t, std::uint32_t> last_use_;  // by tensor: the last chunk that has some of it
+  std::vector<std::pair<const Manifest*, std::uint32_t>> held_;  // tensors, and parts of them, as schedules number them
+  std::map<std::uint32_t, std::uint32_t> last_use_;              // by tensor: the last chunk that has some of it
   std::map<std::uint32_t, std::unique_ptr<StoredObject>> open_;
 };
 
@@ -66,24 +75,30 @@ class StoreSource final : public VersionSource {
   Opened Open(const SourceContext& context) override {
     context.report.channel = "store";
     store_.emplace(StoreFolder::Open(directory_));
-    const StoredVersion stored = store_->Find(lineage_, step_, digest_);
+    StoredVersion stored = store_->Find(lineage_, step_, digest_);
     name_ = stored.name;
     TakeUp();
-    context.report.version = stored.version();
+    record_ = std::move(stored.record);
+    const Version& version = record_.manifest.version();
+    context.report.version = version;
     const std::string from = store_->folder().ToString();
-    return {.manifest = stored.record.manifest,
+    HeldParts parts;
+    if (!record_.parts.empty()) parts = Merge(record_.parts, std::vector(record_.parts.size(), from)).parts;
+    return {.manifest = record_.manifest,
+            .parts = std::move(parts),
             .from = from,
-            .configs = {{from, stored.record.config}},
+            .configs = {{from, record_.config}},
             .in_order = true,
             .snapshot = true,
-            .version = stored.version()};
+            .version = version};
   }
 
   void Receive(const SourceContext& context, const Wanted& wanted) override {
-    OpenObjects objects(store_->folder(), wanted);
+    OpenObjects objects(store_->folder(), record_, wanted);
+    const std::vector<AmaxRequest> requests = wanted.prepared.SessionRequests();
     for (std::uint32_t chunk = 0; chunk < wanted.schedule.chunks().size(); ++chunk) {
       ThrowIfStopped(context.stop, "reading " + store_->folder().ToString());
-      AnswerAmax(context, wanted, chunk, objects);
+      AnswerAmax(context, wanted, requests, chunk, objects);
       wanted.sink.OnChunk(chunk, ViewsOf(context, wanted, chunk, objects));
       objects.Used(chunk);
       lease_->Renew();
@@ -101,12 +116,13 @@ class StoreSource final : public VersionSource {
     static_cast<void>(store_->Find(name_));
   }
 
-  void AnswerAmax(const SourceContext& context, const Wanted& wanted, std::uint32_t chunk, OpenObjects& objects) const {
-    for (const AmaxRequest& request : wanted.prepared.amax_requests) {
+  static void AnswerAmax(const SourceContext& context, const Wanted& wanted, std::span<const AmaxRequest> requests,
+                         std::uint32_t chunk, OpenObjects& objects) {
+    for (const AmaxRequest& request : requests) {
       if (request.before_chunk != chunk) continue;
       StoredObject& object = objects.Of(request.tensor);
       object.CheckAll(context.pool);
-      const TensorSpec read = AsRead(wanted.manifest.entry(request.tensor).spec, request);
+      const TensorSpec read = AsRead(objects.SpecOf(request.tensor), request);
       wanted.sink.OnAxisAmax(request.tensor, AmaxOver(read, object.bytes().data(), request.kept, context.pool));
     }
   }
@@ -130,6 +146,7 @@ class StoreSource final : public VersionSource {
   const Digest digest_;
   std::optional<VersionStore> store_;  // once opened
   StoredName name_;
+  VersionRecord record_;
   std::unique_ptr<Lease> lease_;
 };
 

@@ -159,6 +159,40 @@ def test_bytes_that_are_not_those_that_were_published_are_served_by_nobody(progr
     assert error is None or (error["code"] == "corrupt" and largest.name in error["message"])
 
 
+def test_a_stream_is_in_the_store_once_an_engine_has_taken_it(program, start, store, checkpoint, assert_serves):
+    b = checkpoint("qwen3", "b")
+    publisher = start("publish", "--model", b, "--mode", "stream", "--lineage", "run", "--step", 4, "--store", store)
+    [listed] = program.run("versions", "--publisher", publisher.endpoint).json["versions"]
+    assert listed["durable"] == "waiting" and in_store(program, store) == []
+    taker = start("serve", "--model", checkpoint("qwen3", "a"), "--tp", 2)
+    program.reload(taker, "--publisher", publisher.endpoint)
+    program.run("versions", "wait", "--publisher", publisher.endpoint, "--version", "run@4")
+    publisher.kill()
+    assert program.run("versions", "check", "--store", store).json["ok"]
+    later = start("serve", "--model", checkpoint("qwen3", "a"), "--quantization", RECIPE)
+    assert program.reload(later, "--store", store)["version"]["step"] == 4
+    assert_serves(later, b, RECIPE)
+
+
+@pytest.mark.parametrize("mode", ["snapshot", "stream"])
+def test_parts_of_a_sharded_trainer_are_a_version_of_the_store(mode, program, start, store, checkpoint, assert_serves):
+    a, b = checkpoint("qwen3", "a"), checkpoint("qwen3", "b")
+    ranks = [start("publish", "--model", b, "--part", f"{rank}/3", "--mode", mode, "--lineage", "run", "--step", 7, "--run",
+                   "job-7", "--store", store) for rank in range(3)]
+    engine = start("serve", "--model", a, "--quantization", "fp8_per_tensor", "--tp", 2)
+    live = program.reload(engine, "--publisher", ",".join(rank.endpoint for rank in ranks))["version"]
+    for rank in ranks:
+        program.run("versions", "wait", "--publisher", rank.endpoint, "--version", "run@7")
+        rank.kill()
+    [stored_version] = in_store(program, store)
+    assert stored_version["version"]["step"] == 7 and stored_version["run"] == "job-7"
+    assert mode == "stream" or stored_version["version"] == live
+    assert program.run("versions", "check", "--store", store).json["ok"]
+    program.reload(engine, "--model", a)
+    assert program.reload(engine, "--store", store)["version"] == stored_version["version"]
+    assert_serves(engine, b, "fp8_per_tensor")
+
+
 def test_a_store_keeps_to_its_limits_and_its_pins(program, start, store, runs, checkpoint):
     publisher = start("publish", "--watch", runs, "--lineage", "run", "--store", store, "--store-keep", 1, "--allow-path",
                       runs)
@@ -177,10 +211,8 @@ def test_a_store_keeps_to_its_limits_and_its_pins(program, start, store, runs, c
 
 def test_what_a_store_does_not_take_is_refused(program, store, checkpoint, tmp_path):
     model = checkpoint("qwen3", "a")
-    stream = program.refused("publish", "--model", model, "--store", store, "--mode", "stream")
-    assert stream["code"] == "unsupported" and "expected a whole snapshot, got a stream" in stream["message"]
     part = program.refused("publish", "--model", model, "--store", store, "--part", "0/2")
-    assert part["code"] == "unsupported" and "got a part of a version" in part["message"]
+    assert part["code"] == "invalid_argument" and "expected the name of the trainer's run" in part["message"]
     assert "expected a store, or an empty folder" in program.refused("publish", "--model", model, "--store", model)["message"]
     assert program.refused("versions", "--store", tmp_path / "none")["code"] == "not_found"
     assert program.refused("versions", status=2)["message"] == "expected --publisher or --store, got neither"
