@@ -111,7 +111,17 @@ Json ReaderJson(const wire::ReaderStatus& reader) {
           {"gb_per_s", static_cast<double>(reader.bytes_per_second) * 1e-9}};
 }
 
-Json PublisherJson(const wire::StatusAnswer& answer) {
+// What all that a publisher keeps takes of its memory; null: a relay or a lender, which keeps nothing of its own.
+Json MemoryOf(const std::string& publisher, const Keys& keys, Deadline deadline) {
+  try {
+    return AskVersions(publisher, keys, wire::VersionsRequest{}, deadline).memory_bytes;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    return nullptr;
+  }
+}
+
+Json PublisherJson(const wire::StatusAnswer& answer, Json memory_bytes) {
   Json versions = Json::array();
   std::uint64_t readers = 0;
   for (const wire::VersionStatus& version : answer.versions) {
@@ -132,6 +142,7 @@ Json PublisherJson(const wire::StatusAnswer& answer) {
                  {"tensors", 0},          {"bytes", 0},         {"receivers", Json::array()}};
   if (!versions.empty()) status.update(versions.back());
   status["readers"] = readers;
+  status["memory_bytes"] = std::move(memory_bytes);
   status["versions"] = std::move(versions);
   return status;
 }
@@ -153,7 +164,9 @@ std::string ReaderText(const Json& reader) {
 }
 
 std::string PublisherText(const Json& status) {
-  std::string text = "publishing, " + status.at("readers").dump() + " readers\n";
+  const Json& memory = status.at("memory_bytes");
+  std::string text = "publishing, " + status.at("readers").dump() + " readers" +
+                     (memory.is_null() ? "" : ", " + memory.dump() + " bytes of memory") + "\n";
   for (const Json& version : status.at("versions")) {
     text += "  " + VersionText(version.at("version")) + ", " + version.at("mode").get<std::string>() + ", " +
             version.at("tensors").dump() + " tensors, " + version.at("bytes").dump() + " bytes" +
@@ -180,8 +193,11 @@ class Status final : public Subcommand {
     if (engine_.empty() == publisher_.empty()) throw UsageError("expected --engine or --publisher");
     const Deadline deadline = timeout_.deadline();
     if (!publisher_.empty()) {
-      const Json status =
-          Ask([&] { return PublisherJson(AskPublisherStatus(publisher_, keys_.keys(), deadline)); }, deadline);
+      const auto ask = [&] {
+        const wire::StatusAnswer answer = AskPublisherStatus(publisher_, keys_.keys(), deadline);
+        return PublisherJson(answer, MemoryOf(publisher_, keys_.keys(), deadline));
+      };
+      const Json status = Ask(ask, deadline);
       return output.Print(status, Wrapped(PublisherText(status)));
     }
     RpcClient engine("engine", engine_, keys_.keys());

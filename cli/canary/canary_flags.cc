@@ -12,6 +12,7 @@
 #include "cli/arguments/reload_outcomes.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/canary/check_command.h"
+#include "cli/canary/logprob_check.h"
 #include "cli/terminal/end_signal.h"
 #include "src/base/deadline.h"
 #include "src/base/threads/thread_name.h"
@@ -55,6 +56,15 @@ std::optional<Error> Judge(CanaryReload& canary, CheckCommand* check, const Dead
   }
 }
 
+// A canary that does not answer is a verdict too.
+std::optional<Error> Compared(const std::function<std::optional<Error>()>& compare) {
+  try {
+    return compare();
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
 // A canary that is gone is a verdict too.
 std::optional<Error> JudgeOrFail(CanaryReload& canary, CheckCommand* check, const Deadline& deadline, EndSignal& end) {
   try {
@@ -88,9 +98,22 @@ void CanaryFlags::Declare(CLI::App& app) {
   CLI::Option* const check =
       app.add_option("--check", check_, "A shell's command that judges the version; it is promoted on exit status 0")
           ->needs(canary);
+  CLI::Option* const prompts =
+      app.add_option(
+             "--check-logprobs", prompts_,
+             "A file with a prompt on each line (3,11,4): the version is promoted if the mean log-probability of "
+             "what the first canary answers is near what it was")
+          ->needs(canary)
+          ->excludes(check);
+  CLI::Option* const difference =
+      app.add_option("--max-difference", max_difference_, "Of --check-logprobs: how far from it that may be")
+          ->check(Number(0))
+          ->needs(prompts);
+  prompts->needs(difference);
   app.add_flag("--wait-promote", wait_, "Waits for layercast promote, or layercast rollback --canary")
       ->needs(canary)
-      ->excludes(check);
+      ->excludes(check)
+      ->excludes(prompts);
   app.add_option("--trial", trial_, "Seconds until a version that nobody has promoted is rolled back")
       ->check(Number(0))
       ->needs(canary)
@@ -99,11 +122,22 @@ void CanaryFlags::Declare(CLI::App& app) {
 
 void CanaryFlags::Run(Output& output, const std::vector<std::string>& engines, const KeyOptions& keys,
                       const ReloadRequest& reload) const {
-  if (check_.empty() && !wait_) throw UsageError("--canary: expected --check or --wait-promote, got neither");
+  if (check_.empty() && prompts_.empty() && !wait_) {
+    throw UsageError("--canary: expected --check, --check-logprobs or --wait-promote, got none");
+  }
   if (reload.all_or_none) throw UsageError("--canary: expected no --all-or-none, which holds for all but the canaries");
   EndSignal end;
   Controller controller(engines, keys);
   const Milliseconds patience(std::llround(1000 * trial_));
+  std::optional<LogprobCheck> logprobs;
+  if (!prompts_.empty()) logprobs.emplace(prompts_, max_difference_);
+  Controller first({canaries_.front()}, keys);
+  const auto measure = [&] {
+    double mean = 0;
+    RunOrCancel(end, [&] { mean = logprobs->MeanOf(first); }, [&] { first.Cancel(); });
+    return mean;
+  };
+  const double before = logprobs ? measure() : 0;
   const CanaryRequest request{.canaries = canaries_, .reload = reload, .trial = patience + kToDecide};
   std::optional<CanaryReload> canary;
   RunOrCancel(end, [&] { canary.emplace(controller.Canary(request)); }, [&] { controller.Cancel(); });
@@ -117,7 +151,8 @@ void CanaryFlags::Run(Output& output, const std::vector<std::string>& engines, c
         {"LAYERCAST_VERSION",
          verdict.version.lineage + "@" + std::to_string(verdict.version.step) + ":" + verdict.version.digest.ToHex()}};
     if (!check_.empty()) check.emplace(check_, told);
-    verdict.against = JudgeOrFail(*canary, check ? &*check : nullptr, deadline, end);
+    verdict.against = logprobs ? Compared([&] { return logprobs->Against(before, measure()); })
+                               : JudgeOrFail(*canary, check ? &*check : nullptr, deadline, end);
   }
   std::vector<EngineOutcome> outcomes;
   if (verdict.against) {

@@ -26,6 +26,8 @@ class CanaryFlags {
  private:
   std::vector<std::string> canaries_;
   std::string check_;
+  std::string prompts_;  // a file
+  double max_difference_ = 0;
   bool wait_ = false;
   double trial_ = 300;
 };

@@ -44,6 +44,9 @@ def test_status_of_a_publisher(publisher, program):
     status = program.run("status", "--publisher", publisher.endpoint).json
     ready = publisher.ready
     assert status["state"] == "publishing" and status["readers"] == 0 and status["run"] is None
+    kept = program.run("versions", "--publisher", publisher.endpoint).json
+    assert status["memory_bytes"] == kept["memory_bytes"] >= status["bytes"]
+    assert f"0 readers, {kept['memory_bytes']} bytes of memory" in program.text("status", "--publisher", publisher.endpoint)
     assert {key: status[key] for key in ("version", "mode", "pids", "tensors", "bytes")} == {
         key: ready[key] for key in ("version", "mode", "pids", "tensors", "bytes")}
 

@@ -108,6 +108,29 @@ def test_a_check_that_takes_too_long_has_failed(fleet, before):
     fleet.assert_serve(before)
 
 
+def test_a_version_is_promoted_whose_answers_are_about_as_likely_as_those_before(fleet, before, tmp_path):
+    prompts = tmp_path / "prompts"
+    prompts.write_text("3,11,4\n\n5,2\n")
+
+    def check(most, **how):
+        return fleet.program.run(*fleet.command("--check-logprobs", prompts, "--max-difference", most), **how)
+
+    version = fleet.publish_next()
+    assert check(1000).json["canary"]["promoted"]
+    fleet.assert_serve(version)
+    fleet.publish_next()  # of other weights
+    said = check(0, status=1).json
+    assert said["canary"]["why"]["code"] == "failed_precondition"
+    assert "expected a difference of at most 0.0000" in said["canary"]["why"]["message"]
+    fleet.assert_serve(version)
+    same_weights = fleet.publish_next()
+    assert check(0).json["canary"]["promoted"]
+    fleet.assert_serve(same_weights)
+    prompts.write_text("3,11,4\n3,x\n")
+    assert "line 2: expected token ids, 3,11,4, got '3,x'" in check(0, status=1).json["error"]["message"]
+    assert "--max-difference" in fleet.program.refused(*fleet.command("--check-logprobs", prompts), status=2)["message"]
+
+
 @pytest.mark.parametrize("verdict", ["promote", "rollback --canary"])
 def test_somebody_else_decides(fleet, before, verdict):
     version = fleet.publish_next()
