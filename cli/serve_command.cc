@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/http_flags.h"
 #include "cli/arguments/key_flags.h"
 #include "cli/arguments/log_flag.h"
 #include "cli/arguments/staleness_flags.h"
@@ -136,6 +137,7 @@ class Serve final : public Subcommand {
     keys_.DeclareTrust(app);
     DeclareLogFormat(app);
     DeclareMetrics(app, options_.metrics.bind, options_.metrics.open);
+    DeclareHttp(app, options_.door);
     app.add_option("--chunk-bytes", options_.ranks.chunk_bytes, "The most that a rank asks a publisher for at once")
         ->check(CLI::Range(4096, 1 << 30))
         ->capture_default_str();
@@ -172,6 +174,7 @@ class Serve final : public Subcommand {
     options_.ranks.keys = keys_.options();
     options_.metrics.open |= options_.ranks.keys.insecure;
     options_.ranks.draft = AbsoluteDraft(draft_);
+    if (!options_.door.key_file.empty()) options_.door.key_file = AbsolutePath(options_.door.key_file);
     if (!weight_rules_.empty()) options_.ranks.weight_rules = AbsolutePath(weight_rules_);
     if (!adapter_dtype_.empty()) options_.adapter_dtype = AdapterDType(adapter_dtype_);
     if (options_.ranks.host_adapters > 0 && options_.ranks.adapter_slots == 0) {
@@ -190,7 +193,7 @@ class Serve final : public Subcommand {
     const Json ready = service.Ready();
     output.Print(ready, "serving " + VersionText(ready.at("version")) + " at " + service.endpoint() + " with " +
                             std::to_string(ready.at("pids").size()) + " ranks, quantization " + options_.ranks.recipe +
-                            AdapterText(ready) + MetricsText(ready.at("metrics")));
+                            AdapterText(ready) + MetricsText(ready.at("metrics")) + HttpText(ready.at("http")));
     end.Wait();
   }
 

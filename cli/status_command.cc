@@ -16,6 +16,7 @@
 #include "src/base/run_at.h"
 #include "src/base/utf8.h"
 #include "src/control/rpc.h"
+#include "src/control/watch/peers_json.h"
 #include "src/session/ask/publisher_status.h"
 
 namespace layercast::cli {
@@ -101,16 +102,6 @@ std::string EngineText(const Json& status) {
   return text;
 }
 
-Json ReaderJson(const wire::ReaderStatus& reader) {
-  const auto or_null = [](const std::string& endpoint) { return endpoint.empty() ? Json() : Json(endpoint); };
-  return {{"engine", reader.engine},
-          {"rank", reader.rank},
-          {"takes_from", or_null(reader.takes_from)},
-          {"relays_at", or_null(reader.relays_at)},
-          {"bytes", reader.bytes},
-          {"gb_per_s", static_cast<double>(reader.bytes_per_second) * 1e-9}};
-}
-
 // What all that a publisher keeps takes of its memory; null: a relay or a lender, which keeps nothing of its own.
 Json MemoryOf(const std::string& publisher, const Keys& keys, Deadline deadline) {
   try {
@@ -119,32 +110,6 @@ Json MemoryOf(const std::string& publisher, const Keys& keys, Deadline deadline)
     if (error.code() != ErrorCode::kUnsupported) throw;
     return nullptr;
   }
-}
-
-Json PublisherJson(const wire::StatusAnswer& answer, Json memory_bytes) {
-  Json versions = Json::array();
-  std::uint64_t readers = 0;
-  for (const wire::VersionStatus& version : answer.versions) {
-    readers += version.readers;
-    Json receivers = Json::array();
-    for (const wire::ReaderStatus& reader : version.receivers) receivers.push_back(ReaderJson(reader));
-    versions.push_back({{"version", VersionToJson(Version{version.lineage, version.step, version.digest})},
-                        {"mode", version.stream ? "stream" : "snapshot"},
-                        {"tensors", version.tensors},
-                        {"bytes", version.bytes},
-                        {"readers", version.readers},
-                        {"receivers", std::move(receivers)},
-                        {"part", {{"rank", version.part_rank}, {"ranks", version.part_ranks}}},
-                        {"run", version.run.empty() ? Json() : Json(version.run)}});
-  }
-  // The fields are those of the newest version, which engines take unless they name another.
-  Json status = {{"state", "publishing"}, {"version", nullptr}, {"mode", nullptr},           {"pids", {answer.process}},
-                 {"tensors", 0},          {"bytes", 0},         {"receivers", Json::array()}};
-  if (!versions.empty()) status.update(versions.back());
-  status["readers"] = readers;
-  status["memory_bytes"] = std::move(memory_bytes);
-  status["versions"] = std::move(versions);
-  return status;
 }
 
 std::string PartText(const Json& part) {
@@ -194,8 +159,9 @@ class Status final : public Subcommand {
     const Deadline deadline = timeout_.deadline();
     if (!publisher_.empty()) {
       const auto ask = [&] {
-        const wire::StatusAnswer answer = AskPublisherStatus(publisher_, keys_.keys(), deadline);
-        return PublisherJson(answer, MemoryOf(publisher_, keys_.keys(), deadline));
+        Json status = PublisherToJson(AskPublisherStatus(publisher_, keys_.keys(), deadline));
+        status["memory_bytes"] = MemoryOf(publisher_, keys_.keys(), deadline);
+        return status;
       };
       const Json status = Ask(ask, deadline);
       return output.Print(status, Wrapped(PublisherText(status)));

@@ -9,8 +9,9 @@
 #include "cli/terminal/end_signal.h"
 #include "cli/terminal/wrapped.h"
 #include "cli/top/full_screen.h"
-#include "cli/top/peer_watch.h"
 #include "cli/top/top_frame.h"
+#include "src/control/watch/peers_json.h"
+#include "src/control/watch/peer_watch.h"
 
 namespace layercast::cli {
 namespace {
@@ -39,7 +40,7 @@ class Top final : public Subcommand {
     const std::vector<PeerState> peers = PeerWatch(engines_, publishers_, keys).LookOnceAllAreAsked();
     std::string text;
     for (const std::string& line : TopFrame(peers, kMostColumns)) text += line + "\n";
-    output.Print(TopJson(peers), text);
+    output.Print(PeersToJson(peers), text);
   }
 
   // Until it is ended. The signals are blocked before there are threads that would take them.

@@ -18,6 +18,7 @@ add_library(layercast_xxhash INTERFACE)
 target_include_directories(layercast_xxhash SYSTEM INTERFACE ${LAYERCAST_XXHASH_INCLUDE})
 
 include(Ucx)    # layercast::ucx, LAYERCAST_HAVE_UCX
+include(Http)   # PkgConfig::HTTPLIB, LAYERCAST_HAVE_HTTPLIB
 include(Prometheus)  # layercast::prometheus, LAYERCAST_HAVE_PROMETHEUS
 include(Torch)  # layercast::libtorch, LAYERCAST_HAVE_TORCH
 include(Cuda)   # LAYERCAST_HAVE_CUDA

@@ -101,20 +101,4 @@ std::vector<std::string> TopFrame(const std::vector<PeerState>& peers, std::size
   return lines;
 }
 
-Json TopJson(const std::vector<PeerState>& peers) {
-  Json engines = Json::array();
-  Json publishers = Json::array();
-  for (const PeerState& peer : peers) {
-    Json entry = {{"endpoint", peer.endpoint}, {"error", peer.error.empty() ? Json() : Json(peer.error)}};
-    if (peer.is_engine) {
-      entry["status"] = peer.engine;
-      engines.push_back(std::move(entry));
-    } else {
-      entry["versions"] = peer.publisher ? Json(peer.publisher->versions.size()) : Json();
-      publishers.push_back(std::move(entry));
-    }
-  }
-  return {{"engines", std::move(engines)}, {"publishers", std::move(publishers)}};
-}
-
 }  // namespace layercast::cli

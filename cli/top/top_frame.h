@@ -5,13 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "cli/top/peer_watch.h"
+#include "src/control/watch/peer_watch.h"
 
 namespace layercast::cli {
 
 // Lines of at most `width` columns, without control characters, whatever the peers call themselves.
 std::vector<std::string> TopFrame(const std::vector<PeerState>& peers, std::size_t width);
-// {"engines": [...], "publishers": [...]}; docs/cli.md has their fields.
-Json TopJson(const std::vector<PeerState>& peers);
 
 }  // namespace layercast::cli

@@ -14,11 +14,12 @@
 
 #include "engine_side/server/adapter_calls.h"
 #include "engine_side/server/engine_identity.h"
-#include "engine_side/server/generate/generate_call.h"
+#include "engine_side/server/generate_calls.h"
 #include "engine_side/server/generate/generator.h"
 #include "engine_side/server/group/model_files.h"
 #include "engine_side/server/group/relay_counts.h"
 #include "engine_side/server/group/reload_request.h"
+#include "engine_side/server/http/engine_door.h"
 #include "engine_side/server/reload/followed_publisher.h"
 #include "engine_side/server/reload/reloader.h"
 #include "engine_side/server/reload/sleeper.h"
@@ -67,6 +68,8 @@ class EngineService::Impl {
         waits_([this] { return reloader_.version(); }),
         followed_(
             Keys::From(options.ranks.keys), [this] { return reloader_.version(); }, options.follow),
+        generating_(generator_, followed_, [this] { return reloader_.version(); },
+                    {config_, max_model_len_, options_.max_staleness}),
         calls_({.before = [this] { LookAtRanks(); },
                 .between = [this] { trial_.GoBackIfDue(); },
                 .due = [this] { return trial_.due(); }}) {
@@ -82,6 +85,7 @@ class EngineService::Impl {
       if (!options.metrics.bind.empty()) {
         metrics_ = std::make_unique<EngineMetrics>(options.metrics, [this] { return Look(); });
       }
+      if (!options.door.bind.empty()) door_ = std::make_unique<EngineDoor>(options.door, Behind());
     } catch (...) {
       calls_.End();
       throw;
@@ -91,6 +95,7 @@ class EngineService::Impl {
   ~Impl() {
     End();
     calls_.End();  // while answers can still be sent: a caller whose reload fails is told that the engine ends
+    door_.reset();
     metrics_.reset();
     rpc_.reset();
   }
@@ -129,6 +134,7 @@ class EngineService::Impl {
   Json Ready() const {
     Json ready = {{"ready", true}, {"endpoint", endpoint()}};
     ready["metrics"] = metrics_ == nullptr ? Json() : Json(metrics_->address());
+    ready["http"] = door_ == nullptr ? Json() : Json(door_->address());
     ready.update(Identity());
     ready["version"] = reloader_.Status()["version"];
     return ready;
@@ -158,6 +164,19 @@ class EngineService::Impl {
 
   EngineLook Look() {
     return {Status(), generator_.Counts(), calls_.size(), ranks_.generation(), rpc_->refusals(), RelayCountsOf(ranks_)};
+  }
+
+  EngineBehind Behind() {
+    return {.model = options_.ranks.model,
+            .max_length = max_model_len_,
+            .insecure = options_.ranks.keys.insecure,
+            .endpoint = endpoint(),
+            .keys = Keys::From(options_.ranks.keys),
+            .status = [this] { return Status(); },
+            .look = [this] { return Look(); },
+            .generate = [this](const Json& params, const RpcReply& reply,
+                               const SequenceNews& news) { generating_.Begin(params, reply, news); },
+            .followed = [this] { return followed_.publisher(); }};
   }
 
   Json Identity() const { return IdentityOf(options_.ranks, ranks_.pids(), adapter_bytes_); }
@@ -223,28 +242,10 @@ class EngineService::Impl {
     reply.Result(std::move(status));
   }
 
-  // With a bound to staleness it is taken once the publisher was heard.
-  void Generate(const Json& params, const RpcReply& reply) {
-    CheckLeastVersion(params, reloader_.version());
-    const auto bound = StalenessBoundFrom(params, options_.max_staleness);
-    if (!bound) return BeginToGenerate(params, reply);
-    followed_.Check(*bound, reply, [this, params, reply] { BeginToGenerate(params, reply); });
-  }
+  void Generate(const Json& params, const RpcReply& reply) { generating_.Begin(params, reply); }
 
   void WaitForVersion(const Json& params, const RpcReply& reply) {
     waits_.Add(LeastVersionFrom(params), Deadline::After(MillisecondsFrom(params, "timeout_ms", kVersionWait)), reply);
-  }
-
-  void BeginToGenerate(const Json& params, const RpcReply& reply) {
-    std::vector<SequenceRequest> requests = SequencesOf(params, config_, max_model_len_);
-    // The callbacks of the sequences are the second owners.
-    auto answers = std::make_shared<GenerateAnswers>(params, requests.size(), reply);
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      const auto done = [answers, i](const Sequence& sequence, const char* finish) {
-        answers->Done(i, sequence, finish);
-      };
-      generator_.Add(std::move(requests[i]), done, reply.abandoned());
-    }
   }
 
   void ReloadWeights(const Json& params, const RpcReply& reply) { reply.Result(trial_.Reload(params)); }
@@ -262,6 +263,7 @@ class EngineService::Impl {
   // From the first version on that it has taken from a publisher, the engine follows that one.
   Json Noted(const Json& params, Json outcome) {
     if (metrics_ != nullptr) metrics_->Synced(outcome);
+    if (door_ != nullptr) door_->Synced(outcome);
     if (outcome["ok"].get<bool>() && IsGiven(params, "publisher")) {
       followed_.Follow(params["publisher"].get<std::string>());
     }
@@ -379,10 +381,12 @@ class EngineService::Impl {
   Trial trial_;
   VersionWaits waits_;
   FollowedPublisher followed_;
+  GenerateCalls generating_;
   std::uint64_t comparisons_ = 0;  // so far; the reloading thread's
   SlowCalls calls_;
   std::unique_ptr<RpcServer> rpc_;
   std::unique_ptr<EngineMetrics> metrics_;  // null: nobody asks for them
+  std::unique_ptr<EngineDoor> door_;        // null: nobody asks over HTTP
 };
 
 EngineService::EngineService(const EngineServiceOptions& options) : impl_(std::make_unique<Impl>(options)) {}

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine_side/server/group/rank_group.h"
+#include "engine_side/server/http/engine_door.h"
 #include "engine_side/server/metrics/engine_metrics.h"
 #include "engine_side/server/reload/staleness.h"
 #include "src/control/rpc.h"
@@ -26,6 +27,7 @@ struct EngineServiceOptions {
   std::optional<DType> adapter_dtype{};           // of the slots; empty: the model's
   std::vector<Json> first_adapters{};             // likewise, as `load_adapter` params
   MetricsOptions metrics{};                       // for Prometheus
+  EngineDoorOptions door{};                       // for who asks over HTTP
   std::uint64_t connection_budget = 256U << 20;   // RpcServerOptions
   std::string follow{};                           // publishers: whose newest counts until a version comes from others
   std::optional<StalenessBound> max_staleness{};  // for a `generate` that names none

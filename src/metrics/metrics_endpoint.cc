@@ -13,7 +13,7 @@
 
 #include "layercast/error.h"
 #include "src/base/log.h"
-#include "src/metrics/metrics_address.h"
+#include "src/net/zmq/host_and_port.h"
 
 namespace layercast {
 namespace {
@@ -89,6 +89,10 @@ class Collected final : public prometheus::Collectable {
   MetricsEndpoint::Collect collect_;  // guarded by mutex_
 };
 
+constexpr const char* kAdvice =
+    "and whoever reaches it reads the metrics without any key: bind a loopback address, or say that anybody may "
+    "(--metrics-open, metrics_open)";
+
 // civetweb has the whole process ignore SIGPIPE, and needs it not: it sends without that signal. What the process does
 // about it is the host's to say, so this puts that back.
 class SigpipeKept {
@@ -107,7 +111,7 @@ class SigpipeKept {
 class MetricsEndpoint::Impl {
  public:
   Impl(const std::string& bind, bool open, Collect collect)
-      : host_(BindableMetricsAddress(bind, open)), collected_(std::make_shared<Collected>(std::move(collect))) {
+      : host_(BindableHostAndPort("metrics address", bind, open, kAdvice)), collected_(std::make_shared<Collected>(std::move(collect))) {
     const SigpipeKept kept;
     try {
       // A client that says nothing keeps a thread for so long.

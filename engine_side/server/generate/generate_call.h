@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -15,6 +16,10 @@
 #include "src/control/rpc.h"
 
 namespace layercast {
+
+// Told of each token of sequence number `index` of a call, and with `finish` that it has ended; else that is null. On
+// the generating thread.
+using SequenceNews = std::function<void(std::size_t index, const Sequence& sequence, const char* finish)>;
 
 // Whether `served` is this version, by its name, or a later one of its lineage.
 bool Reaches(const std::optional<Version>& served, const Version& least);

@@ -296,6 +296,7 @@ const char* Generator::TakePick(const Json& pick, Sequence& sequence) const {
   sequence.logprobs.push_back(pick.at("logprob").get<double>());
   sequence.versions.push_back({version_.value_or(Version{}), {}});
   if (sequence.adapter) sequence.versions.back().adapter = sequence.adapter.version();
+  if (sequence.request.picked) sequence.request.picked(sequence);
   return sequence.Finish();
 }
 

@@ -18,6 +18,8 @@
 
 namespace layercast {
 
+struct Sequence;
+
 struct SequenceRequest {
   std::vector<std::int32_t> prompt;
   std::int64_t max_new = 16;
@@ -28,6 +30,7 @@ struct SequenceRequest {
   std::vector<std::int32_t> stop_tokens;              // the sequence ends after one of these, the model's own included
   std::string adapter{};                              // that it is generated with; empty: the base alone
   std::chrono::milliseconds adapter_timeout{60'000};  // how long it waits for the adapter to be in a slot
+  std::function<void(const Sequence&)> picked{};      // told of each token, on the generating thread; or none
 };
 
 // What a token was computed with. Value.

@@ -44,6 +44,11 @@ void FollowedPublisher::Follow(const std::string& publishers) {
   changed_.notify_all();
 }
 
+std::string FollowedPublisher::publisher() const {
+  const std::lock_guard lock(mutex_);
+  return publisher_;
+}
+
 void FollowedPublisher::Check(const StalenessBound& bound, const RpcReply& reply, std::function<void()> go_on) {
   Waiting call{bound, Clock::now(), reply, std::move(go_on)};
   std::unique_lock lock(mutex_);

@@ -29,6 +29,8 @@ class FollowedPublisher {
 
   // From now on this one. Of several, which have a version between them, the first is asked.
   void Follow(const std::string& publishers);
+  // The one that is followed; empty: none.
+  std::string publisher() const;
   // Calls `go_on` if what is served is within the bound, else fails the reply by which bound it is not. At once if the
   // publisher was heard within the bound; else after it was asked anew, on the thread that asks. What `go_on` throws
   // fails the reply.
@@ -49,7 +51,7 @@ class FollowedPublisher {
 
   const Keys keys_;
   const std::function<std::optional<Version>()> served_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::string publisher_;            // empty: none is followed; guarded by mutex_, like all members below
   std::optional<HeardOffer> heard_;  // of publisher_

@@ -1,5 +1,6 @@
 // SHA-256: for what an adversary must not find other bytes for. Digests (src/base/digest) are some ten times as fast,
-// and stop accidents alone. Used for versions that are signed, and for nothing else.
+// and stop accidents alone. Used for versions that are signed, for keys that are
+// compared, and for what a page may run.
 #pragma once
 
 #include <array>
@@ -36,5 +37,7 @@ class Hasher {
 Hash HashOf(std::span<const std::byte> bytes);
 // 64 hexadecimal digits, as sha256sum prints them.
 std::string ToHex(const Hash& hash);
+// As HTML names what it allows: "sha256-" and this.
+std::string ToBase64(const Hash& hash);
 
 }  // namespace layercast

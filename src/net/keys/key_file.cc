@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -71,6 +72,22 @@ SecretKey ReadSecretFile(const std::string& path, std::string_view kind) {
   const UniqueFd file = OpenToRead(path);
   ExpectPrivate(file.get(), path);
   return SecretKey(ReadKey(file.get(), path, kind));
+}
+
+std::string ReadSecretLine(const std::string& path) {
+  constexpr std::size_t kLeast = 16;
+  constexpr std::size_t kMost = 512;
+  const UniqueFd file = OpenToRead(path);
+  ExpectPrivate(file.get(), path);
+  std::string line(kMost + 2, '\0');
+  const ssize_t bytes = ::read(file.get(), line.data(), line.size());
+  line.resize(bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
+  if (line.ends_with('\n')) line.pop_back();
+  const bool printable = std::ranges::all_of(line, [](char letter) { return letter > ' ' && letter < 127; });
+  if (printable && line.size() >= kLeast && line.size() <= kMost) return line;
+  ::explicit_bzero(line.data(), line.size());
+  throw Error(ErrorCode::kInvalidArgument, "key file " + path + ": expected one line of " + std::to_string(kLeast) +
+                                               " to " + std::to_string(kMost) + " printable characters without blanks");
 }
 
 PublicKey ReadPublicFile(const std::string& path, std::string_view kind) {

@@ -23,6 +23,9 @@ inline constexpr std::string_view kSigningPublic = "layercast-signing-1";
 SecretKey ReadSecretFile(const std::string& path, std::string_view kind);
 PublicKey ReadPublicFile(const std::string& path, std::string_view kind);
 
+// The one line of such a secret file of any other kind: 16 to 512 printable characters of ASCII, without blanks.
+std::string ReadSecretLine(const std::string& path);
+
 // Throws unless the file belongs to this process's user or to root, and nobody else can write it.
 void ExpectNobodyElseWrites(int file, const std::string& path);
 

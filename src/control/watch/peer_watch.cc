@@ -1,4 +1,4 @@
-#include "cli/top/peer_watch.h"
+#include "src/control/watch/peer_watch.h"
 
 #include <algorithm>
 #include <exception>
@@ -8,7 +8,7 @@
 #include "src/control/rpc.h"
 #include "src/session/ask/publisher_status.h"
 
-namespace layercast::cli {
+namespace layercast {
 
 PeerWatch::PeerWatch(const std::vector<std::string>& engines, const std::vector<std::string>& publishers,
                      const Keys& keys) {
@@ -16,7 +16,7 @@ PeerWatch::PeerWatch(const std::vector<std::string>& engines, const std::vector<
   for (const std::string& endpoint : publishers) states_.push_back({.endpoint = endpoint});
   for (std::size_t peer = 0; peer < states_.size(); ++peer) {
     threads_.emplace_back([this, peer, engine = peer < engines.size(), keys](const std::stop_token& stop) {
-      NameThisThread("lc-top");
+      NameThisThread("lc-watch");
       engine ? AskEngine(peer, keys, stop) : AskPublisher(peer, keys, stop);
     });
   }
@@ -78,4 +78,4 @@ std::vector<PeerState> PeerWatch::LookOnceAllAreAsked() {
   return states_;
 }
 
-}  // namespace layercast::cli
+}  // namespace layercast

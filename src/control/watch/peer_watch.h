@@ -1,5 +1,6 @@
 // Asks engines and publishers again and again how they are, each on a thread of its own: one that is dead or slow holds
-// up nobody else. Used by `layercast top`.
+// up nobody else. Used by `layercast top`, and by
+// dashboards of engines.
 #pragma once
 
 #include <chrono>
@@ -16,7 +17,7 @@
 #include "src/net/keys/keys.h"
 #include "src/wire/frames.h"
 
-namespace layercast::cli {
+namespace layercast {
 
 // What is known of a peer. Value.
 struct PeerState {
@@ -28,7 +29,7 @@ struct PeerState {
   bool asked = false;                             // at least once
 };
 
-// Resource; thread-safe. Its threads are called "lc-top".
+// Resource; thread-safe. Its threads are called "lc-watch".
 class PeerWatch {
  public:
   static constexpr std::chrono::milliseconds kPeriod{1000};
@@ -57,4 +58,4 @@ class PeerWatch {
   std::vector<std::jthread> threads_;  // by peer
 };
 
-}  // namespace layercast::cli
+}  // namespace layercast

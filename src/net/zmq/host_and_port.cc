@@ -1,4 +1,4 @@
-#include "src/metrics/metrics_address.h"
+#include "src/net/zmq/host_and_port.h"
 
 #include <string_view>
 
@@ -7,10 +7,11 @@
 
 namespace layercast {
 
-std::string BindableMetricsAddress(const std::string& bind, bool open) {
+std::string BindableHostAndPort(const std::string& what, const std::string& bind, bool may_leave_the_host,
+                                const std::string& advice) {
   constexpr std::string_view kTcp = "tcp://";
   const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorCode::kInvalidArgument, "metrics address '" + bind + "': " + why);
+    throw Error(ErrorCode::kInvalidArgument, what + " '" + bind + "': " + why);
   };
   const std::string endpoint = std::string(kTcp) + bind;
   const std::size_t colon = bind.rfind(':');
@@ -23,11 +24,9 @@ std::string BindableMetricsAddress(const std::string& bind, bool open) {
     refuse("expected HOST:PORT, a port of at most 65535, e.g. 127.0.0.1:9400");
   }
   try {
-    CheckBindable(endpoint, open);
+    CheckBindable(endpoint, may_leave_the_host);
   } catch (const Error&) {
-    refuse(
-        "it can be reached from other hosts, and whoever reaches it reads the metrics without any key: bind a loopback "
-        "address, or say that anybody may (--metrics-open, metrics_open)");
+    refuse("it can be reached from other hosts, " + advice);
   }
   return AsBindable(endpoint).substr(kTcp.size());
 }

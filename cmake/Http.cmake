@@ -1,0 +1,17 @@
+# cpp-httplib as a target of pkg-config's, which reads and writes what --http-bind serves.
+set(LAYERCAST_HAVE_HTTPLIB OFF)
+if(LAYERCAST_HTTP STREQUAL "OFF")
+  message(STATUS "cpp-httplib: switched off; HTTP is left out")
+  return()
+endif()
+# Of which the server has the shape that src/net/http/http_exchange.cc derives from.
+pkg_check_modules(HTTPLIB QUIET IMPORTED_TARGET GLOBAL cpp-httplib>=0.11 cpp-httplib<0.16)
+if(NOT HTTPLIB_FOUND)
+  if(LAYERCAST_HTTP STREQUAL "ON")
+    message(FATAL_ERROR "cpp-httplib: not found")
+  endif()
+  message(STATUS "cpp-httplib: not found; HTTP is left out")
+  return()
+endif()
+set(LAYERCAST_HAVE_HTTPLIB ON)
+message(STATUS "cpp-httplib: ${HTTPLIB_VERSION}")
