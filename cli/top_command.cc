@@ -10,8 +10,8 @@
 #include "cli/terminal/wrapped.h"
 #include "cli/top/full_screen.h"
 #include "cli/top/top_frame.h"
-#include "src/control/watch/peers_json.h"
 #include "src/control/watch/peer_watch.h"
+#include "src/control/watch/peers_json.h"
 
 namespace layercast::cli {
 namespace {

@@ -14,8 +14,8 @@
 
 #include "engine_side/server/adapter_calls.h"
 #include "engine_side/server/engine_identity.h"
-#include "engine_side/server/generate_calls.h"
 #include "engine_side/server/generate/generator.h"
+#include "engine_side/server/generate_calls.h"
 #include "engine_side/server/group/model_files.h"
 #include "engine_side/server/group/relay_counts.h"
 #include "engine_side/server/group/reload_request.h"

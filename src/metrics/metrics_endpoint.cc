@@ -111,7 +111,8 @@ class SigpipeKept {
 class MetricsEndpoint::Impl {
  public:
   Impl(const std::string& bind, bool open, Collect collect)
-      : host_(BindableHostAndPort("metrics address", bind, open, kAdvice)), collected_(std::make_shared<Collected>(std::move(collect))) {
+      : host_(BindableHostAndPort("metrics address", bind, open, kAdvice)),
+        collected_(std::make_shared<Collected>(std::move(collect))) {
     const SigpipeKept kept;
     try {
       // A client that says nothing keeps a thread for so long.

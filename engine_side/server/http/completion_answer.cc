@@ -13,9 +13,7 @@ namespace {
 // As other engines call it.
 std::string FinishReason(const std::string& finish) { return finish == "aborted" ? "abort" : finish; }
 
-Json WeightVersion(const Json& version) {
-  return version.is_null() ? Json() : Json(RunAt(VersionFromJson(version)));
-}
+Json WeightVersion(const Json& version) { return version.is_null() ? Json() : Json(RunAt(VersionFromJson(version))); }
 
 }  // namespace
 
@@ -92,7 +90,8 @@ Json CompletionAnswer::Usage(std::size_t completion_tokens) const {
 Json CompletionAnswer::Logprobs(const Json& tokens, const Json& logprobs) const {
   Json names = Json::array();
   for (const Json& token : tokens) names.push_back("token_id:" + token.dump());
-  return {{"tokens", std::move(names)}, {"token_logprobs", logprobs}, {"top_logprobs", nullptr}, {"text_offset", nullptr}};
+  return {
+      {"tokens", std::move(names)}, {"token_logprobs", logprobs}, {"top_logprobs", nullptr}, {"text_offset", nullptr}};
 }
 
 }  // namespace layercast

@@ -17,10 +17,24 @@ constexpr int kDeepest = 8;  // objects and lists in one another, of a request
 constexpr std::int64_t kMostN = 128;
 
 // What is read, each in the function that says its name.
-constexpr std::string_view kFields[] = {
-    "model", "prompt", "max_tokens", "temperature", "top_p",          "top_k",    "n",          "seed",
-    "stop",  "stream", "logprobs",   "ignore_eos",  "stop_token_ids", "user",     "max_staleness",
-    "least_version",   "adapter_timeout_ms",        "stream_options"};
+constexpr std::string_view kFields[] = {"model",
+                                        "prompt",
+                                        "max_tokens",
+                                        "temperature",
+                                        "top_p",
+                                        "top_k",
+                                        "n",
+                                        "seed",
+                                        "stop",
+                                        "stream",
+                                        "logprobs",
+                                        "ignore_eos",
+                                        "stop_token_ids",
+                                        "user",
+                                        "max_staleness",
+                                        "least_version",
+                                        "adapter_timeout_ms",
+                                        "stream_options"};
 
 // What others do and this engine does not: taken with the one value that asks for nothing.
 struct Neutral {
@@ -104,8 +118,8 @@ bool Flag(const Json& body, const char* field) {
 }
 
 [[noreturn]] void RefuseText(const char* field) {
-  throw Error(ErrorCode::kUnsupported, std::string(field) +
-                                           ": text is not taken: this engine has no tokenizer. Expected token ids");
+  throw Error(ErrorCode::kUnsupported,
+              std::string(field) + ": text is not taken: this engine has no tokenizer. Expected token ids");
 }
 
 // A list of token ids. Text is refused by its name.

@@ -92,14 +92,16 @@ std::vector<PeerState> Dashboard::Publishers() {
   if (followed != watched_) {
     watch_.reset();
     watched_ = followed;
-    if (!followed.empty()) watch_ = std::make_unique<PeerWatch>(std::vector<std::string>(), std::vector{followed}, engine_.keys);
+    if (!followed.empty())
+      watch_ = std::make_unique<PeerWatch>(std::vector<std::string>(), std::vector{followed}, engine_.keys);
   }
   return watch_ == nullptr ? std::vector<PeerState>() : watch_->Look();
 }
 
 HttpAnswer Dashboard::Status() {
   const EngineLook look = engine_.look();
-  std::vector<PeerState> peers = {{.endpoint = engine_.endpoint, .is_engine = true, .engine = look.status, .asked = true}};
+  std::vector<PeerState> peers = {
+      {.endpoint = engine_.endpoint, .is_engine = true, .engine = look.status, .asked = true}};
   for (PeerState& publisher : Publishers()) peers.push_back(std::move(publisher));
   Json status = PeersToJson(peers);
   status["now_ms"] = MillisecondsSince1970();

@@ -81,8 +81,10 @@ HttpAnswer EngineDoor::Health() const {
 HttpAnswer EngineDoor::Models() const {
   const Json status = engine_.status();
   const auto model = [&](const std::string& id, const Json& version, const Json& parent) {
-    return Json{{"id", id},         {"object", "model"}, {"created", began_}, {"owned_by", "layercast"},
-                {"parent", parent}, {"max_model_len", engine_.max_length},    {"version", version}};
+    return Json{{"id", id},          {"object", "model"},
+                {"created", began_}, {"owned_by", "layercast"},
+                {"parent", parent},  {"max_model_len", engine_.max_length},
+                {"version", version}};
   };
   Json models = Json::array({model(base_, status.at("version"), nullptr)});
   for (const Json& adapter : status.at("adapters")) {

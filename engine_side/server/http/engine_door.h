@@ -1,5 +1,5 @@
-// What an engine answers over HTTP: completions as OpenAI's API has them, which models there are, whether it serves, and
-// its dashboard (docs/engine.md). Used by the engine's service.
+// What an engine answers over HTTP: completions as OpenAI's API has them, which models there are, whether it serves,
+// and its dashboard (docs/engine.md). Used by the engine's service.
 #pragma once
 
 #include <atomic>

@@ -99,6 +99,7 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
 Json Reloader::LoadAdapter(const Json& params, HeldReload* held) {
   Json outcome = {{"ok", false},        {"version", nullptr}, {"previous", nullptr},
                   {"adapter", nullptr}, {"report", nullptr},  {"error", nullptr}};
+  const auto begin = Clock::now();
   const std::string name = params.value("name", std::string());
   outcome["version"] = outcome["previous"] = VersionToJson(adapters_.VersionOf(name));
   try {
@@ -122,6 +123,7 @@ Json Reloader::LoadAdapter(const Json& params, HeldReload* held) {
   for (const Json& entry : adapters_.List()) {
     if (entry["name"] == name && entry["state"] == "served") outcome["adapter"] = entry;
   }
+  if (outcome["ok"] == true) LogAdapterSync(outcome, params, Clock::now() - begin);
   return outcome;
 }
 

@@ -37,6 +37,19 @@ void LogSync(const Json& outcome, const Json& params, const std::string& session
               {"peer", PeerOf(params)}});
 }
 
+void LogAdapterSync(const Json& outcome, const Json& params, std::chrono::steady_clock::duration took) {
+  const Version version = VersionFromJson(outcome.at("version"));
+  const Json& report = outcome.at("report");
+  log::Write(log::Level::kInfo, "synced adapter",
+             {{"adapter", params.at("name").get<std::string>()},
+              {"version", RunAt(version)},
+              {"digest", version.digest.ToHex()},
+              {"bytes", report.at("bytes").get<std::uint64_t>()},
+              {"seconds", Seconds(took)},
+              {"channel", report.at("channel").at("name").get<std::string>()},
+              {"peer", PeerOf(params)}});
+}
+
 void LogFailedSync(const Error& why, const Json& params, const std::string& session,
                    std::chrono::steady_clock::duration took) {
   log::Write(log::Level::kError, "reload: " + std::string(why.what()),

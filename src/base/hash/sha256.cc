@@ -48,8 +48,9 @@ std::string ToHex(const Hash& hash) {
 
 std::string ToBase64(const Hash& hash) {
   std::string text((hash.size() + 2) / 3 * 4 + 1, '\0');  // with the zero that is written behind it
-  const int length = ::EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
-                                       reinterpret_cast<const unsigned char*>(hash.data()), static_cast<int>(hash.size()));
+  const int length =
+      ::EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                        reinterpret_cast<const unsigned char*>(hash.data()), static_cast<int>(hash.size()));
   text.resize(static_cast<std::size_t>(length));
   return text;
 }

@@ -1,9 +1,10 @@
 // A client's connection to a server of HTTP: its socket, with bounds to what it may send, to how long it may take, and
-// to how long it may leave what it is sent. Used by the server, and by those who answer to know when the client has gone.
+// to how long it may leave what it is sent. Used by the server, and by those who answer to know when the client has
+// gone.
 #pragma once
 
-#include <cstddef>
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -61,7 +62,7 @@ class HttpConnection {
   std::size_t came_ = 0;  // of it
   bool too_slow_ = false;
   bool too_long_ = false;
-  std::string read_;      // was received and is not taken, from `taken_` on
+  std::string read_;  // was received and is not taken, from `taken_` on
   std::size_t taken_ = 0;
 };
 

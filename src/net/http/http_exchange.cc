@@ -48,13 +48,13 @@ void Set(httplib::Response& response, HttpAnswer answer) {
   response.status = answer.status;
   for (const auto& [name, value] : answer.headers) response.set_header(name, value);
   if (!answer.next) return response.set_content(answer.body, answer.type);
-  response.set_chunked_content_provider(
-      answer.type, [next = std::move(answer.next)](size_t /*offset*/, httplib::DataSink& sink) {
-        const std::optional<std::string> piece = next();
-        if (piece) return sink.write(piece->data(), piece->size());
-        sink.done();
-        return true;
-      });
+  response.set_chunked_content_provider(answer.type,
+                                        [next = std::move(answer.next)](size_t /*offset*/, httplib::DataSink& sink) {
+                                          const std::optional<std::string> piece = next();
+                                          if (piece) return sink.write(piece->data(), piece->size());
+                                          sink.done();
+                                          return true;
+                                        });
 }
 
 }  // namespace
@@ -112,13 +112,14 @@ class HttpExchange::Impl final : httplib::Server {
     HttpConnection& connection = *Connection();
     connection.ExpectBody();
     std::string body;
+    bool too_long = false;
     const bool whole = read([&](const char* from, size_t bytes) {
-      if (body.size() + bytes > rules_.most_body_bytes) return false;
-      body.append(from, bytes);
-      return true;
+      too_long = body.size() + bytes > rules_.most_body_bytes;
+      if (!too_long) body.append(from, bytes);
+      return !too_long;
     });
     if (!whole) {
-      const bool too_long = body.size() >= rules_.most_body_bytes || connection.too_long();
+      too_long |= connection.too_long();
       return Set(response, FailureOf(connection, too_long ? 413 : 400));
     }
     Answer(request, std::move(body), response);

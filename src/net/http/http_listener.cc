@@ -47,8 +47,7 @@ HttpListener::HttpListener(const std::string& bind, bool may_leave_the_host) {
   const int yes = 1;
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   if (::bind(socket_.get(), resolved->ai_addr, resolved->ai_addrlen) != 0 || ::listen(socket_.get(), SOMAXCONN) != 0) {
-    throw Error(ErrorCode::kUnavailable,
-                "HTTP address '" + bind + "': it cannot be bound: " + std::strerror(errno));
+    throw Error(ErrorCode::kUnavailable, "HTTP address '" + bind + "': it cannot be bound: " + std::strerror(errno));
   }
   address_ += ":" + PortOf(socket_.get());
 }

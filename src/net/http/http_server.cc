@@ -81,7 +81,7 @@ class HttpServer::Impl {
 
   void Take(UniqueFd socket) {
     const int yes = 1;
-    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));   // streams have small pieces
+    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));  // streams have small pieces
     ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));  // for a host that vanishes
     // The thread owns it with what it runs.
     auto connection = std::make_shared<HttpConnection>(std::move(socket), bounds_, ending_);

@@ -105,3 +105,21 @@ def test_the_text_form_has_the_same_facts(program, start, checkpoint):
     line = re.search(r"\[serve\] info: synced session=(\S+) version=run@3 digest=\S+ bytes=\d+ seconds=\S+ channel=\S+ "
                      rf"peer={re.escape(publisher.endpoint)}\n", engine.errors())
     assert line and f"served session={line[1]} version=run@3" in publisher.errors()
+
+
+def test_an_adapter_that_is_loaded_by_itself_leaves_one_line(program, start, checkpoint, checkpoint_cache):
+    import adapters
+
+    kept = adapters.Kept(checkpoint_cache)
+    base = kept.base(checkpoint("llama", "a"))
+    folder = kept.adapter(base, "all-linear", "plain", 0)
+    publisher = start("publish", "--adapter", f"policy={folder}", "--lineage", "run", "--step", 3)
+    engine = start("serve", "--model", base, "--adapter-slots", 2, "--max-adapter-rank", 16, "--log-format", "json",
+                   "--adapter", f"first={folder}")
+    loaded = program.run("adapter", "load", "--engine", engine.endpoint, "--name", "policy", "--publisher", publisher.endpoint).json
+    outcome = loaded["outcomes"][0]
+    first, second = of_syncs(engine, "synced adapter")
+    assert first["adapter"] == "first" and first["peer"] == str(folder) and first["channel"] == "path"
+    assert second["adapter"] == "policy" and second["version"] == "run@3" and second["digest"] == outcome["version"]["digest"]
+    assert second["bytes"] == outcome["report"]["bytes"] > 0 and second["peer"] == publisher.endpoint
+    assert second["channel"] == outcome["report"]["channel"]["name"]

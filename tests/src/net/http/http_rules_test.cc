@@ -24,8 +24,9 @@ TEST(HttpRules, AKeyIsAskedForAndNoOtherWillDo) {
   };
   EXPECT_EQ(ask(std::string("Bearer ") + kKey), 200);
   EXPECT_EQ(ask(std::string("bearer ") + kKey), 200) << "the scheme's case does not matter";
-  for (const std::string& wrong : {std::string(), std::string(kKey), std::string("Basic ") + kKey, std::string("Bearer "),
-                                   std::string("Bearer ") + kKey + "x", std::string("Bearer a-key-of-some-lengtH")}) {
+  for (const std::string& wrong :
+       {std::string(), std::string(kKey), std::string("Basic ") + kKey, std::string("Bearer "),
+        std::string("Bearer ") + kKey + "x", std::string("Bearer a-key-of-some-lengtH")}) {
     EXPECT_EQ(ask(wrong), 401) << wrong;
   }
   EXPECT_EQ(ask("", "/health"), 200);
@@ -33,7 +34,8 @@ TEST(HttpRules, AKeyIsAskedForAndNoOtherWillDo) {
 }
 
 TEST(HttpRules, ARefusalHasNoKeyInIt) {
-  const auto refusal = RefusalOf({.method = "GET", .path = "/", .authorization = "Bearer not-this-one-either"}, WithKey());
+  const auto refusal =
+      RefusalOf({.method = "GET", .path = "/", .authorization = "Bearer not-this-one-either"}, WithKey());
   ASSERT_TRUE(refusal);
   EXPECT_THAT(refusal->body, ::testing::Not(::testing::HasSubstr("not-this")));
   EXPECT_THAT(refusal->body, ::testing::HasSubstr("invalid_api_key"));
@@ -47,7 +49,8 @@ TEST(HttpRules, WithoutAKeyThisHostIsAskedByItsOwnNameAlone) {
   for (const char* own : {"localhost", "LOCALHOST:8000", "127.0.0.1:8000", "127.1.2.3", "[::1]:8000", "[::1]"}) {
     EXPECT_EQ(ask(own), 200) << own;
   }
-  for (const char* other : {"", "evil.example", "evil.example:8000", "127.0.0.1.evil.example", "10.0.0.5:8000", "[::2]"}) {
+  for (const char* other :
+       {"", "evil.example", "evil.example:8000", "127.0.0.1.evil.example", "10.0.0.5:8000", "[::2]"}) {
     EXPECT_EQ(ask(other), 403) << other;
     EXPECT_EQ(ask(other, false), 200) << other;
   }
@@ -61,7 +64,8 @@ TEST(HttpRules, ABodyIsJsonAndNoLongerThanItMayBe) {
   };
   EXPECT_EQ(post({.content_type = "application/json", .content_length = "100"}), 200);
   EXPECT_EQ(post({.content_type = "Application/JSON; charset=utf-8"}), 200);
-  for (const char* unasked : {"", "text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"}) {
+  for (const char* unasked :
+       {"", "text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"}) {
     EXPECT_EQ(post({.content_type = unasked}), 415) << unasked;
   }
   EXPECT_EQ(post({.content_type = "application/json", .content_encoding = "gzip"}), 415);

@@ -54,7 +54,9 @@ TEST_F(HttpServerTest, AnswersWhatItIsAsked) {
   EXPECT_THAT(posted, AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("Content-Type: application/json\r\n"),
                             HasSubstr("Connection: close\r\n"), HasSubstr("X-Content-Type-Options: nosniff\r\n")));
   EXPECT_THAT(posted, HasSubstr(R"({"method":"POST","path":"/some where","body":"the body"})"));
-  const std::string got = HttpClient(server.address()).Get("/x", "Host: localhost\r\nRange: bytes=1-2\r\nAccept-Encoding: gzip\r\n").HearAll();
+  const std::string got = HttpClient(server.address())
+                              .Get("/x", "Host: localhost\r\nRange: bytes=1-2\r\nAccept-Encoding: gzip\r\n")
+                              .HearAll();
   EXPECT_THAT(got, AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr(R"({"method":"GET","path":"/x","body":""})")));
   EXPECT_THAT(HttpClient(server.address()).Say("HEAD /x HTTP/1.1\r\nHost: localhost\r\n\r\n").HearAll(),
               AllOf(StartsWith("HTTP/1.1 200 "), Not(HasSubstr("method"))));
@@ -62,8 +64,10 @@ TEST_F(HttpServerTest, AnswersWhatItIsAsked) {
 
 TEST_F(HttpServerTest, TakesABodyInPieces) {
   const HttpServer server(Impatient(), Echo);
-  const std::string head = "POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
-  EXPECT_THAT(HttpClient(server.address()).Say(head + "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n").HearAll(), HasSubstr(R"("body":"abcde")"));
+  const std::string head =
+      "POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+  EXPECT_THAT(HttpClient(server.address()).Say(head + "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n").HearAll(),
+              HasSubstr(R"("body":"abcde")"));
   const std::string much = "190\r\n" + std::string(400, 'x') + "\r\n";
   EXPECT_THAT(HttpClient(server.address()).Say(head + much + much + much + much).HearAll(),
               AllOf(StartsWith("HTTP/1.1 413 "), HasSubstr("expected at most 1000 bytes")));
@@ -74,7 +78,8 @@ TEST_F(HttpServerTest, RefusesWhatIsTooLongBeforeItIsRead) {
   EXPECT_THAT(HttpClient(server.address()).Post("/x", std::string(1001, 'x')).HearAll(), StartsWith("HTTP/1.1 413 "));
   EXPECT_THAT(HttpClient(server.address()).Post("/x", std::string(1000, 'x')).HearAll(), StartsWith("HTTP/1.1 200 "));
   const std::string headers = "A: " + std::string(1000, 'a') + "\r\nB: " + std::string(1500, 'b') + "\r\n";
-  EXPECT_THAT(HttpClient(server.address()).Get("/x", "Host: localhost\r\n" + headers).HearAll(), Not(HasSubstr(" 200 ")));
+  EXPECT_THAT(HttpClient(server.address()).Get("/x", "Host: localhost\r\n" + headers).HearAll(),
+              Not(HasSubstr(" 200 ")));
 }
 
 TEST_F(HttpServerTest, EndsARequestThatDrips) {
@@ -88,10 +93,12 @@ TEST_F(HttpServerTest, EndsARequestThatDrips) {
 
 TEST_F(HttpServerTest, SaysWhatItDidNotUnderstand) {
   const HttpServer server({.bind = "127.0.0.1:0"}, Echo);
-  for (const char* nonsense : {"nonsense\r\n\r\n", "GET  HTTP/9\r\n\r\n", "\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n"}) {
+  for (const char* nonsense :
+       {"nonsense\r\n\r\n", "GET  HTTP/9\r\n\r\n", "\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n"}) {
     EXPECT_THAT(HttpClient(server.address()).Say(nonsense).HearAll(), Not(HasSubstr(" 200 "))) << nonsense;
   }
-  EXPECT_THAT(HttpClient(server.address()).Say("PUT / HTTP/1.1\r\nHost: localhost\r\n\r\n").HearAll(), HasSubstr(" 405 "));
+  EXPECT_THAT(HttpClient(server.address()).Say("PUT / HTTP/1.1\r\nHost: localhost\r\n\r\n").HearAll(),
+              HasSubstr(" 405 "));
   EXPECT_THAT(HttpClient(server.address()).Get("/").HearAll(), HasSubstr(" 200 "));
 }
 
@@ -99,13 +106,14 @@ TEST_F(HttpServerTest, StreamsPieceAfterPieceAndKnowsWhenTheClientHasGone) {
   const WakeUp next;
   const WakeUp ended;
   const HttpServer server({.bind = "127.0.0.1:0"}, [&](const HttpRequest& request) {
-    return HttpAnswer{.type = "text/event-stream", .next = [&, count = 0]() mutable -> std::optional<std::string> {
-                        if (count++ == 0) return "first\n\n";
-                        const bool rang = request.connection.Await(next);
-                        if (!rang) ended.Ring();
-                        next.Clear();
-                        return rang ? std::optional<std::string>("more\n\n") : std::nullopt;
-                      }};
+    const auto piece = [&, &connection = request.connection, count = 0]() mutable -> std::optional<std::string> {
+      if (count++ == 0) return "first\n\n";
+      const bool rang = connection.Await(next);
+      if (!rang) ended.Ring();
+      next.Clear();
+      return rang ? std::optional<std::string>("more\n\n") : std::nullopt;
+    };
+    return HttpAnswer{.type = "text/event-stream", .next = piece};
   });
   HttpClient client(server.address());
   EXPECT_THAT(client.Get("/").HearUntil("first\n\n"), HasSubstr("text/event-stream"));
@@ -144,14 +152,16 @@ TEST_F(HttpServerTest, AnswersNobodyWithoutTheKey) {
   folder.Write("key", "a-key-of-some-length\n");
   ASSERT_EQ(::chmod((folder / "key").c_str(), 0600), 0);
   std::atomic<int> handled{0};
-  const HttpServer server({.bind = "127.0.0.1:0", .key_file = folder / "key", .open_paths = {"/health"}}, [&](const HttpRequest& request) {
-    ++handled;
-    return Echo(request);
-  });
+  const HttpServer server({.bind = "127.0.0.1:0", .key_file = folder / "key", .open_paths = {"/health"}},
+                          [&](const HttpRequest& request) {
+                            ++handled;
+                            return Echo(request);
+                          });
   EXPECT_THAT(HttpClient(server.address()).Post("/x", "{}").HearAll(),
               AllOf(StartsWith("HTTP/1.1 401 "), HasSubstr("WWW-Authenticate: Bearer")));
   EXPECT_EQ(handled, 0);
-  EXPECT_THAT(HttpClient(server.address()).Post("/x", "{}", "Authorization: Bearer a-key-of-some-length\r\n").HearAll(), HasSubstr(" 200 "));
+  EXPECT_THAT(HttpClient(server.address()).Post("/x", "{}", "Authorization: Bearer a-key-of-some-length\r\n").HearAll(),
+              HasSubstr(" 200 "));
   EXPECT_THAT(HttpClient(server.address()).Get("/health").HearAll(), HasSubstr(" 200 "));
 }
 
