@@ -66,10 +66,10 @@ class EngineService::Impl {
                 .previous = [this] { return reloader_.previous(); },
                 .keeps_previous = options.ranks.keep_previous}),
         waits_([this] { return reloader_.version(); }),
-        followed_(
-            Keys::From(options.ranks.keys), [this] { return reloader_.version(); }, options.follow),
         generating_(generator_, followed_, [this] { return reloader_.version(); },
                     {config_, max_model_len_, options_.max_staleness}),
+        followed_(
+            Keys::From(options.ranks.keys), [this] { return reloader_.version(); }, options.follow),
         calls_({.before = [this] { LookAtRanks(); },
                 .between = [this] { trial_.GoBackIfDue(); },
                 .due = [this] { return trial_.due(); }}) {
@@ -380,8 +380,8 @@ class EngineService::Impl {
   UpdateBracket bracket_;
   Trial trial_;
   VersionWaits waits_;
+  GenerateCalls generating_;  // before whose thread goes on with its calls
   FollowedPublisher followed_;
-  GenerateCalls generating_;
   std::uint64_t comparisons_ = 0;  // so far; the reloading thread's
   SlowCalls calls_;
   std::unique_ptr<RpcServer> rpc_;

@@ -33,7 +33,9 @@ def test_the_command_serves_and_takes_a_new_version(environment, checkpoint, tmp
         publisher.kill()
 
 
-def test_the_command_says_that_it_has_no_metrics(environment, checkpoint, tmp_path):
+def test_the_command_says_that_it_has_no_metrics_and_no_http(environment, checkpoint, tmp_path):
     program = layercast_program.Program(environment / "bin/layercast", tmp_path)
     refused = program.refused("publish", "--model", checkpoint("qwen3", "a"), "--metrics-bind", "127.0.0.1:0")
     assert refused["code"] == "unsupported" and "this build has no metrics: prometheus-cpp" in refused["message"]
+    refused = program.refused("serve", "--model", checkpoint("qwen3", "a"), "--http-bind", "127.0.0.1:0")
+    assert refused["code"] == "unsupported" and "this build has no HTTP: cpp-httplib" in refused["message"]

@@ -79,7 +79,9 @@ TEST(CompletionRequest, CarriesWhatGenerateKnows) {
   EXPECT_TRUE(asked.stream && asked.usage_in_stream && asked.logprobs);
 }
 
-TEST(CompletionRequest, WithoutASeedDrawsAnother) { EXPECT_NE(Ask(With(Json::object())).seed, Ask(With(Json::object())).seed); }
+TEST(CompletionRequest, WithoutASeedDrawsAnother) {
+  EXPECT_NE(Ask(With(Json::object())).seed, Ask(With(Json::object())).seed);
+}
 
 TEST(CompletionRequest, TakesFieldsThatAskForNothing) {
   for (const Json& nothing : std::vector<Json>{{{"echo", false}},

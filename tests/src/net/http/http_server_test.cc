@@ -124,6 +124,20 @@ TEST_F(HttpServerTest, StreamsPieceAfterPieceAndKnowsWhenTheClientHasGone) {
   EXPECT_EQ(::poll(&wait, 1, 20'000), 1);
 }
 
+TEST_F(HttpServerTest, EndsAnAnswerThatNobodyTakes) {
+  const WakeUp ended;
+  HttpServerOptions options = Impatient();
+  options.bounds.to_take = std::chrono::milliseconds(100);
+  const HttpServer server(options, [&](const HttpRequest&) {
+    const auto told = std::shared_ptr<void>(nullptr, [&](void*) { ended.Ring(); });  // once the answer goes
+    return HttpAnswer{.next = [told] { return std::optional(std::string(1 << 20, 'x')); }};
+  });
+  HttpClient client(server.address());
+  client.Get("/");
+  pollfd wait{ended.fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&wait, 1, 20'000), 1);
+}
+
 TEST_F(HttpServerTest, ItsEndIsThatOfWhoeverWaits) {
   const WakeUp begun;
   const WakeUp never;
