@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
+#include <fstream>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -35,12 +35,11 @@ std::string PolicyOf(std::string_view page) {
 
 // Null: the system does not say.
 Json ResidentBytes(int pid) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/statm";
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> statm(std::fopen(path.c_str(), "re"), &std::fclose);
-  unsigned long long all = 0;
-  unsigned long long resident = 0;
-  if (statm == nullptr || std::fscanf(statm.get(), "%llu %llu", &all, &resident) != 2) return nullptr;
-  return resident * static_cast<unsigned long long>(::sysconf(_SC_PAGESIZE));
+  std::ifstream statm("/proc/" + std::to_string(pid) + "/statm");
+  std::uint64_t all = 0;
+  std::uint64_t resident = 0;
+  if (!(statm >> all >> resident)) return nullptr;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 Json MemoryOf(const Json& status) {

@@ -18,6 +18,7 @@ namespace layercast {
 struct HttpBounds {
   std::size_t head_bytes = std::size_t{64} << 10;  // of the request's first line and its headers
   std::size_t body_bytes = std::size_t{4} << 20;
+  std::chrono::milliseconds in_peace{1'000};  // in which nobody is cut for being one of many
   std::chrono::milliseconds to_ask{30'000};   // for all of a request, from the moment in which it connected
   std::chrono::milliseconds to_take{30'000};  // for each piece of an answer
 };

@@ -40,7 +40,7 @@ class HttpServer::Impl {
  public:
   Impl(const HttpServerOptions& options, HttpExchange::Handler handler)
       : bounds_(options.bounds),
-        visitors_(kMostAsking, kMostOpen),
+        visitors_(kMostAsking, kMostOpen, options.bounds.in_peace),
         exchange_(RulesOf(options), std::move(handler),
                   [this](const HttpConnection& connection) { visitors_.Asked(connection); }),
         listener_(options.bind, !options.key_file.empty() || options.insecure),

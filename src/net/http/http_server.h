@@ -23,7 +23,7 @@ struct HttpServerOptions {
 // Resource; thread-safe. The thread "lc-http" takes connections, and each has one of its own, "lc-http-call".
 class HttpServer {
  public:
-  static constexpr std::size_t kMostAsking = 64;  // whose request has not come; the oldest are cut
+  static constexpr std::size_t kMostAsking = 64;  // whose request has not come; the oldest are cut, after a second
   static constexpr std::size_t kMostOpen = 512;   // in all; more are cut at once
 
   // `handler` is called on the threads of connections, and may throw nothing. Throws kInvalidArgument for an address

@@ -154,11 +154,19 @@ TEST_F(HttpServerTest, ItsEndIsThatOfWhoeverWaits) {
 }
 
 TEST_F(HttpServerTest, StrangersThatSayNothingKeepNobodyOut) {
-  const HttpServer server({.bind = "127.0.0.1:0"}, Echo);
+  const HttpServer server({.bind = "127.0.0.1:0", .bounds = {.in_peace = std::chrono::milliseconds(0)}}, Echo);
   std::deque<HttpClient> strangers;
   for (std::size_t i = 0; i < 3 * HttpServer::kMostAsking; ++i) strangers.emplace_back(server.address());
   EXPECT_THAT(HttpClient(server.address()).Get("/").HearAll(), HasSubstr(" 200 "));
   EXPECT_EQ(strangers.front().HearAll(), "") << "the oldest was cut";
+}
+
+TEST_F(HttpServerTest, ManyWhoComeAtOneMomentAreNoStrangers) {
+  const HttpServer server({.bind = "127.0.0.1:0", .bounds = {.in_peace = std::chrono::minutes(1)}}, Echo);
+  std::deque<HttpClient> many;
+  for (std::size_t i = 0; i < 3 * HttpServer::kMostAsking; ++i) many.emplace_back(server.address());
+  for (HttpClient& client : many) client.Get("/");
+  for (HttpClient& client : many) EXPECT_THAT(client.HearAll(), HasSubstr(" 200 "));
 }
 
 TEST_F(HttpServerTest, AnswersNobodyWithoutTheKey) {
