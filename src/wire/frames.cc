@@ -43,7 +43,9 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {"
                                                                                "signed_digests",
                                                                                "offered_since",
                                                                                "offered_versions",
-                                                                               "hold_version"};
+                                                                               "hold_version",
+                                                                               "ask_delta",
+                                                                               "delta"};
 
 // Every field here is called what its errors call it, in whichever part of it they are.
 
@@ -316,6 +318,18 @@ void Fields(auto& archive, Is<OfferedVersions> auto& offered) {
 void Fields(auto& archive, Is<HoldVersion> auto& hold) {
   Named(archive, hold);
   archive.Number(hold.lease_ms, "lease");
+}
+
+void Fields(auto& archive, Is<AskDelta> auto& ask) {
+  Named(archive, ask);
+  OneDigest(archive, ask.schedule_digest);
+  archive.Number(ask.most_bytes, "most bytes");
+}
+
+void Fields(auto& archive, Is<Delta> auto& delta) {
+  archive.Number(delta.offer_id, "offer");
+  List<std::uint32_t>(archive, delta.chunk_bytes, 8, "chunks", [&](auto& bytes) { archive.Number(bytes, "bytes"); });
+  Text(archive, delta.why, "why");
 }
 
 template <typename Empty>

@@ -356,12 +356,30 @@ struct HoldVersion {
   bool operator==(const HoldVersion&) const = default;
 };
 
+// Asks a publisher for a snapshot's chunks as deltas of those of a version that the receiver keeps. Comes before
+// Subscribe, and is answered with Delta.
+struct AskDelta {
+  std::string lineage;  // of the version that it keeps
+  std::uint64_t step = 0;
+  Digest digest;
+  Digest schedule_digest;        // by which it took that, and will ask for this one
+  std::uint64_t most_bytes = 0;  // with more than that, it would rather have all bytes
+  bool operator==(const AskDelta&) const = default;
+};
+
+struct Delta {
+  std::uint64_t offer_id = 0;              // frame i (src/delta/FORMAT.md) is its tensor i
+  std::vector<std::uint64_t> chunk_bytes;  // of the frame of each chunk of the schedule; empty: there are none
+  std::string why;                         // if there are none
+  bool operator==(const Delta&) const = default;
+};
+
 // The messages in the order of their type numbers, which begin with 1.
-using Message =
-    std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorsReady, TensorDone, StreamEnd, Ping, Pong,
-                 Bye, Refused, StatusRequest, StatusAnswer, MoreDigests, FetchFrom, RelayLost, ChunksReady, Progress,
-                 CostRequest, ServingCost, VersionsRequest, VersionsAnswer, PinVersion, EvictVersion, PublishFolder,
-                 PublishedFolder, AskSigned, SignedDigests, OfferedSince, OfferedVersions, HoldVersion>;
+using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorsReady, TensorDone, StreamEnd,
+                             Ping, Pong, Bye, Refused, StatusRequest, StatusAnswer, MoreDigests, FetchFrom, RelayLost,
+                             ChunksReady, Progress, CostRequest, ServingCost, VersionsRequest, VersionsAnswer,
+                             PinVersion, EvictVersion, PublishFolder, PublishedFolder, AskSigned, SignedDigests,
+                             OfferedSince, OfferedVersions, HoldVersion, AskDelta, Delta>;
 
 struct Frame {
   std::uint16_t protocol = kNewestProtocol;  // the one that the sender speaks

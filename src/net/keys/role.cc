@@ -47,6 +47,7 @@ constexpr Row kTable[] = {
     {"hello", Role::kRead},
     {"subscribe", Role::kRead},
     {"ask_signed", Role::kRead},
+    {"ask_delta", Role::kRead},
     {"tensor_done", Role::kRead},
     {"ping", Role::kRead},
     {"bye", Role::kRead},

@@ -75,8 +75,8 @@ std::vector<RegionView> ChunkFetch::Verified(ArrivedChunk& arrived, const Digest
   const Digest digest = arrived.digest();
   const Hash hash = signed_hash == nullptr ? Hash{} : HashOfViews(arrived.views, memory().pool);
   stats_.verify_seconds += SecondsSince(begin);
-  stats_.bytes += schedule_.chunks()[arrived.chunk].num_bytes;
-  peer_.share().bytes += schedule_.chunks()[arrived.chunk].num_bytes;
+  stats_.bytes += arrived.moved;
+  peer_.share().bytes += arrived.moved;
   CheckChunkDigest(expected, digest, [&] { return NameOf(arrived.chunk); });
   if (signed_hash != nullptr) CheckChunkHash(*signed_hash, hash, [&] { return NameOf(arrived.chunk); });
   stats_.regions += arrived.views.size();

@@ -7,6 +7,8 @@
 #include "layercast/memory.h"
 #include "src/base/log.h"
 #include "src/base/stop_check.h"
+#include "src/session/deltas/delta_ask.h"
+#include "src/session/deltas/source_copy.h"
 #include "src/session/fetch/chunk_fetch.h"
 #include "src/session/fetch/publisher_session.h"
 #include "src/session/fetch/shared_schedule.h"
@@ -65,6 +67,9 @@ class VersionFetch final : public FetchSession {
   FetchStats stats() const override {
     FetchStats stats = stats_;
     for (const auto& publisher : publishers_) stats.publishers.push_back(publisher->share());
+    if (stats.delta) {
+      stats.delta->took_ms += (stats.receive_seconds + stats.verify_seconds) * 1e3;
+    }
     return stats;
   }
 
@@ -75,11 +80,13 @@ class VersionFetch final : public FetchSession {
     const SharedSchedule shared(schedule, Numbers());
     const auto requests = RequestsOf(amax_requests, shared);
     const std::vector<Relay::Served> served = ServeOn(shared);
-    const auto chunks = ChunksOfEach(shared, served, deadline);
+    const std::vector<std::shared_ptr<KeptChunks>> kept = KeepSource(shared);
+    const auto chunks = ChunksOfEach(shared, served, kept, deadline);
     try {
-      std::vector<wire::Subscribed> subscribed = Subscribe(shared, requests, served, deadline);
+      const std::vector<std::optional<OfferedDelta>> deltas = AskDeltas(shared, kept, deadline);
+      std::vector<wire::Subscribed> subscribed = Subscribe(shared, requests, served, deltas, deadline);
       if (mode() == PublishMode::kSnapshot) {
-        SnapshotFetch(chunks, std::move(subscribed), shared, amax_requests, sink).Run();
+        SnapshotFetch(chunks, std::move(subscribed), shared, amax_requests, deltas, sink).Run();
       } else {
         StreamFetch(chunks, shared, sink).Run();
       }
@@ -89,8 +96,10 @@ class VersionFetch final : public FetchSession {
       if (options_.relay != nullptr) options_.relay->Clear({ErrorCode::kUnavailable, "this relay's own reload failed"});
       throw;
     }
+    if (kept.front() != nullptr) source_ = CopyOf(kept);
     for (const auto& publisher : publishers_) publisher->AskServingCost();
   }
+  std::shared_ptr<const SourceCopy> source() const override { return source_; }
 
   void Close() noexcept override {
     for (const auto& publisher : publishers_) publisher->Close();
@@ -181,7 +190,7 @@ class VersionFetch final : public FetchSession {
   // Begins to relay each publisher's chunks. Of a stream, nothing is relayed.
   std::vector<Relay::Served> ServeOn(const SharedSchedule& shared) {
     std::vector<Relay::Served> served(publishers_.size());
-    if (options_.relay == nullptr) return served;
+    if (options_.relay == nullptr || into_.source != nullptr) return served;
     options_.relay->Clear({ErrorCode::kNotFound, "this relay takes another version now"});
     if (mode() == PublishMode::kStream) return served;
     try {
@@ -194,17 +203,72 @@ class VersionFetch final : public FetchSession {
     return served;
   }
 
+  // Where each publisher's chunks are kept; null: they are not.
+  std::vector<std::shared_ptr<KeptChunks>> KeepSource(const SharedSchedule& shared) {
+    std::vector<std::shared_ptr<KeptChunks>> kept(publishers_.size());
+    stats_.delta.reset();
+    if (into_.source == nullptr) return kept;
+    stats_.delta.emplace().why = "a stream comes dense";
+    if (mode() == PublishMode::kStream) return kept;
+    try {
+      for (std::size_t i = 0; i < kept.size(); ++i) {
+        kept[i] = std::make_shared<KeptChunks>(shared.Of(i), *into_.source, "the source bytes that this rank keeps");
+      }
+    } catch (const Error& error) {  // the version comes all the same
+      log::warn("{} is not kept, and the next version comes dense: {}", manifests_.front().version().ToString(),
+                error.what());
+      stats_.delta->why = error.what();
+      return std::vector<std::shared_ptr<KeptChunks>>(publishers_.size());
+    }
+    return kept;
+  }
+
+  std::shared_ptr<const SourceCopy> CopyOf(const std::vector<std::shared_ptr<KeptChunks>>& kept) const {
+    auto copy = std::make_shared<SourceCopy>();
+    for (std::size_t i = 0; i < kept.size(); ++i) copy->parts.push_back({manifests_[i].version(), kept[i]});
+    return copy;
+  }
+
+  // All publishers are asked before any answer is waited for. Empty where chunks come dense.
+  std::vector<std::optional<OfferedDelta>> AskDeltas(const SharedSchedule& shared,
+                                                     const std::vector<std::shared_ptr<KeptChunks>>& kept,
+                                                     Deadline deadline) {
+    if (kept.front() == nullptr) return std::vector<std::optional<OfferedDelta>>(publishers_.size());
+    const auto begin = Deadline::Clock::now();
+    const std::string stage = "asking for what changed in " + manifests_.front().version().ToString();
+    DeltaAsk ask(options_.base.get(), publishers_.size());
+    std::vector<std::size_t> asked;
+    for (std::size_t i = 0; i < publishers_.size(); ++i) {
+      const ChannelUse& channel = publishers_[i]->channel_use();
+      const DeltaTerms terms{.use = options_.delta,
+                             .dense_bytes = shared.Of(i).total_bytes(),
+                             .channel = channel.name,
+                             .gb_per_s = channel.probed_gb_per_s,
+                             .attaches = publishers_[i]->channel().attaches()};
+      if (ask.Ask(i, terms, shared.Of(i), publishers_[i]->link())) asked.push_back(i);
+    }
+    for (const std::size_t i : asked) {
+      ask.Take(i, shared.Of(i), publishers_[i]->link(), Expect(i, shared, deadline, stage));
+    }
+    stats_.delta = ask.choice();
+    stats_.delta->took_ms = std::chrono::duration<double, std::milli>(Deadline::Clock::now() - begin).count();
+    return ask.deltas();
+  }
+
   // One for each publisher. They refer to `shared`.
   std::vector<std::unique_ptr<ChunkFetch>> ChunksOfEach(const SharedSchedule& shared,
-                                                        const std::vector<Relay::Served>& served, Deadline deadline) {
+                                                        const std::vector<Relay::Served>& served,
+                                                        const std::vector<std::shared_ptr<KeptChunks>>& kept,
+                                                        Deadline deadline) {
     const std::size_t slots_each =
         std::max(options_.slots / publishers_.size(), std::min(options_.slots, kFewestSlots));
     std::vector<std::unique_ptr<ChunkFetch>> chunks;
     for (std::size_t i = 0; i < publishers_.size(); ++i) {
+      KeptChunks* const stays = served[i].chunks != nullptr ? served[i].chunks : kept[i].get();
       const ChunkWindow::Memory memory{.slots = slots_each,
                                        .places = {*host_chunks_, options_.expects_signed() ? nullptr : into_.device},
-                                       .kept = served[i].chunks,
-                                       .copies_out = served[i].chunks != nullptr || options_.expects_signed(),
+                                       .kept = stays,
+                                       .copies_out = stays != nullptr || options_.expects_signed(),
                                        .pool = into_.pool};
       chunks.push_back(std::make_unique<ChunkFetch>(*publishers_[i], shared.Of(i), memory, stats_, deadline));
     }
@@ -214,12 +278,13 @@ class VersionFetch final : public FetchSession {
   // All publishers are asked before any answer is waited for, because each has to read bytes for its first digests.
   std::vector<wire::Subscribed> Subscribe(const SharedSchedule& shared,
                                           const std::vector<std::vector<AmaxRequest>>& requests,
-                                          const std::vector<Relay::Served>& served, Deadline deadline) {
+                                          const std::vector<Relay::Served>& served,
+                                          const std::vector<std::optional<OfferedDelta>>& deltas, Deadline deadline) {
     const std::string stage = "subscribing to " + manifests_.front().version().ToString();
     std::vector<wire::Subscribed> answers(publishers_.size());
     std::vector<std::size_t> awaited;
     for (std::size_t i = 0; i < publishers_.size(); ++i) {
-      publishers_[i]->Ask(shared.Of(i), requests[i], mode() == PublishMode::kSnapshot, served[i].place);
+      publishers_[i]->Ask(shared.Of(i), requests[i], mode() == PublishMode::kSnapshot && !deltas[i], served[i].place);
     }
     for (std::size_t i = 0; i < publishers_.size(); ++i) {
       wire::Message answer = Expect(i, shared, deadline, stage);
@@ -275,7 +340,8 @@ class VersionFetch final : public FetchSession {
   std::optional<HostChunkMemory> host_chunks_;                 // of the fetch
   std::vector<std::unique_ptr<PublisherSession>> publishers_;  // by rank
   std::vector<Manifest> manifests_;                            // by rank
-  FetchStats stats_;                                           // without `publishers`, which their sessions have
+  std::shared_ptr<const SourceCopy> source_;
+  FetchStats stats_;  // without `publishers`, which their sessions have
 };
 
 }  // namespace

@@ -32,6 +32,7 @@ class ChunkMemory;
 class MemoryResource;
 class Relay;
 class WorkerPool;
+struct SourceCopy;
 
 // Who is receiving, for the handshake, and for the publisher's log and errors. Value.
 struct ReceiverIdentity {
@@ -49,6 +50,9 @@ struct FetchMemory {
   WorkerPool* pool = nullptr;        // shares copying out of views that a channel hands out; null: one thread does it
   MemoryResource* memory = nullptr;  // host memory for the slots of a copying channel; null: any
   ChunkMemory* device = nullptr;     // has the slots of channels that write to a device; outlives the session
+  // Host memory for the bytes of a snapshot, which the session keeps then (FetchSession::source); null: it keeps none.
+  // Nothing is relayed then. Outlives what is kept.
+  MemoryResource* source = nullptr;
 };
 
 struct FetchOptions {
@@ -65,6 +69,9 @@ struct FetchOptions {
   // They keep the wire busy while a layer is being finished.
   std::size_t slots = 16;
   FetchMemory into{};
+  // With `into.source`: what is kept from before, which deltas may be of; null: nothing.
+  std::shared_ptr<const SourceCopy> base{};
+  DeltaUse delta = DeltaUse::kAuto;
   Relay* relay = nullptr;  // serves on what is taken; null: nothing is relayed. Outlives the session
   std::chrono::milliseconds peer_timeout{5000};  // a publisher that is silent for so long counts as lost
   std::stop_token stop{};                        // once requested, every wait ends in kCancelled soon (Deadline::kLook)
@@ -85,11 +92,12 @@ struct ChannelUse {
 struct FetchStats {
   ChannelUse channel;                      // its name is "shm, zmq" if publishers were reached by different ones
   std::string run;                         // of the trainer that has published the version; empty: not known
-  std::uint64_t bytes = 0;                 // of the chunks received
+  std::uint64_t bytes = 0;                 // that came for the chunks received
   std::uint64_t regions = 0;               // of the chunks received: runs of bytes and of equal rows
   double receive_seconds = 0;              // waiting for chunks and taking them, without the sink's work
   double verify_seconds = 0;               // digesting
   std::vector<PublisherShare> publishers;  // by rank
+  std::optional<DeltaChoice> delta;        // if the session keeps what comes
 
   double gb_per_s() const {
     const double seconds = receive_seconds + verify_seconds;
@@ -126,6 +134,8 @@ class FetchSession {
   // under way at once. `amax_requests` are sorted by tensor, and have each tensor once.
   virtual void Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink,
                      Deadline deadline) = 0;
+  // What a Fetch that was through has kept of the snapshot; null: nothing is kept.
+  virtual std::shared_ptr<const SourceCopy> source() const = 0;
   // The channel from Open on, and the figures of a Fetch, partial ones if it threw.
   virtual FetchStats stats() const = 0;
   // Tells publishers that this rank needs the version's memory no longer. The destructor does it too.

@@ -35,6 +35,7 @@ std::optional<std::string> SlowChannelWarning(const FetchStats& stats, PublishMo
   // A relay has chunks only when it has got them itself, so the rate says nothing about the channel.
   if (std::ranges::any_of(stats.publishers, [](const auto& share) { return share.relayed_bytes > 0; }))
     return std::nullopt;
+  if (stats.delta && stats.delta->taken) return std::nullopt;  // most of the time goes into the base
   const double probed = stats.channel.probed_gb_per_s;
   if (stats.bytes < kWorthJudging || stats.gb_per_s() >= probed * kFarUnder) return std::nullopt;
   return "channel " + stats.channel.name + " moved " + RateText(stats.gb_per_s()) + ", and " + RateText(probed) +

@@ -9,12 +9,13 @@ namespace layercast {
 
 SnapshotFetch::SnapshotFetch(std::span<const std::unique_ptr<ChunkFetch>> chunks,
                              std::vector<wire::Subscribed> subscribed, const SharedSchedule& schedule,
-                             std::span<const AmaxRequest> amax_requests, FetchSink& sink)
+                             std::span<const AmaxRequest> amax_requests,
+                             std::span<const std::optional<OfferedDelta>> deltas, FetchSink& sink)
     : schedule_(schedule), sink_(sink), awaited_amax_(amax_requests.begin(), amax_requests.end()) {
   std::ranges::sort(awaited_amax_, std::greater(), &AmaxRequest::before_chunk);
   for (std::uint32_t i = 0; i < chunks.size(); ++i) {
     parts_.push_back(std::make_unique<SnapshotPart>(*chunks[i], std::move(subscribed[i]), schedule.numbers().FirstOf(i),
-                                                    sink, lost_relays_));
+                                                    sink, lost_relays_, deltas[i] ? &*deltas[i] : nullptr));
   }
 }
 

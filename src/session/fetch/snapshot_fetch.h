@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "src/session/deltas/delta_ask.h"
 #include "src/session/fetch/chunk_fetch.h"
 #include "src/session/fetch/shared_schedule.h"
 #include "src/session/fetch/snapshot_part.h"
@@ -22,8 +24,10 @@ class SnapshotFetch {
  public:
   // `chunks` has one for each publisher, and `subscribed` its answer to its schedule, with the digests and magnitudes
   // of its first chunks; the others come while chunks do. `amax_requests` number tensors through all publishers.
+  // `deltas`: of publishers whose chunks come so.
   SnapshotFetch(std::span<const std::unique_ptr<ChunkFetch>> chunks, std::vector<wire::Subscribed> subscribed,
-                const SharedSchedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink);
+                const SharedSchedule& schedule, std::span<const AmaxRequest> amax_requests,
+                std::span<const std::optional<OfferedDelta>> deltas, FetchSink& sink);
 
   void Run();
 

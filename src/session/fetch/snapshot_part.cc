@@ -16,10 +16,13 @@ constexpr std::size_t kMostWords = 500;
 }  // namespace
 
 SnapshotPart::SnapshotPart(ChunkFetch& own, wire::Subscribed subscribed, std::uint32_t first_tensor, FetchSink& sink,
-                           std::set<std::string>& lost_relays)
+                           std::set<std::string>& lost_relays, const OfferedDelta* delta)
     : own_(own), offer_(subscribed.offer_id), first_tensor_(first_tensor), sink_(sink), lost_relays_(lost_relays) {
   TakeAnnounced(std::move(subscribed));
-  if (!own_.peer().takes_relays()) {
+  if (delta != nullptr) {
+    delta_ = std::make_unique<DeltaFetch>(*delta, own_);
+    source_ = &delta_->chunks();
+  } else if (!own_.peer().takes_relays()) {
     TakeFromPublisher();
   } else if (const std::optional<wire::FetchFrom> from = own_.peer().TakeFetchFrom()) {
     TakeSource(*from);
@@ -76,12 +79,32 @@ bool SnapshotPart::TakeChunk(const std::string& stage, std::chrono::milliseconds
   return came;
 }
 
+std::optional<ArrivedChunk> SnapshotPart::PollDelta(const std::string& stage, std::chrono::milliseconds step) {
+  try {
+    return delta_->Poll(stage, step);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kFailedPrecondition) throw;
+    LeaveDelta(stage, error);
+    return std::nullopt;
+  }
+}
+
+void SnapshotPart::LeaveDelta(const std::string& stage, const Error& error) {
+  log::warn("{}: the rest comes dense", error.what());
+  for (const auto& [chunk, arrived] : here_) source_->Done(chunk);
+  delta_->Drain(stage);
+  DropSource();
+  own_.stats().delta->taken = false;
+  own_.stats().delta->why = error.what();
+  TakeFromPublisher();
+}
+
 std::optional<std::vector<RegionView>> SnapshotPart::Verified(std::uint32_t chunk) {
   std::optional<std::vector<RegionView>> views;
   OrLoseRelay([&] {
     views = own_.Verified(here_.at(chunk), digests_[chunk], hashes_.empty() ? nullptr : &hashes_[chunk]);
     if (relay_ != nullptr) NoteRelayed(chunk);
-    if (RelayedChunks* const kept = own_.memory().kept) kept->Ready(chunk);  // who takes from this one may have it
+    if (KeptChunks* const kept = own_.memory().kept) kept->Ready(chunk);  // who takes from this one may have it
   });
   return views;
 }
@@ -225,6 +248,7 @@ void SnapshotPart::LoseRelay(const RelayPlace& relay, const Error& error) {
 void SnapshotPart::DropSource() {
   source_ = nullptr;
   relay_.reset();
+  delta_.reset();
   here_.clear();
 }
 

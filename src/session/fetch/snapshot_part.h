@@ -14,6 +14,7 @@
 
 #include "layercast/error.h"
 #include "src/session/fetch/chunk_fetch.h"
+#include "src/session/fetch/delta_fetch.h"
 #include "src/session/fetch/progress_note.h"
 #include "src/session/fetch/relay_fetch.h"
 
@@ -23,9 +24,10 @@ class SnapshotPart {
  public:
   // `own` takes chunks from the publisher itself, which has answered `subscribed`; its first tensor has number
   // `first_tensor` in the sink. `lost_relays` are the endpoints of relays that have failed, with any publisher's part.
-  // None of them is tried again: opening one whose host hangs takes seconds, and all leases run meanwhile.
+  // None of them is tried again: opening one whose host hangs takes seconds, and all leases run meanwhile. `delta`:
+  // what chunks come as; null: dense.
   SnapshotPart(ChunkFetch& own, wire::Subscribed subscribed, std::uint32_t first_tensor, FetchSink& sink,
-               std::set<std::string>& lost_relays);
+               std::set<std::string>& lost_relays, const OfferedDelta* delta);
 
   const Manifest& manifest() const { return own_.manifest(); }
   // "chunk 3 of 17 of run-17@42 over shm"
@@ -56,8 +58,12 @@ class SnapshotPart {
   bool WaitForChunk(const std::string& stage);
   bool TakeChunk(const std::string& stage, std::chrono::milliseconds step);
   std::optional<ArrivedChunk> Poll(const std::string& stage, std::chrono::milliseconds step) {
+    if (delta_ != nullptr) return PollDelta(stage, step);
     return relay_ != nullptr ? relay_->Poll(stage, step) : source_->Poll(stage, step);
   }
+  std::optional<ArrivedChunk> PollDelta(const std::string& stage, std::chrono::milliseconds step);
+  // Takes the rest dense: what is kept is not what the publisher takes it for.
+  void LeaveDelta(const std::string& stage, const Error& error);
   void Take(wire::Message message, const std::string& stage);
   // Takes a message that announces chunks; if it must be signed, no sooner than that is.
   void TakeAnnounced(wire::Message message);
@@ -84,8 +90,9 @@ class SnapshotPart {
   FetchSink& sink_;
   std::set<std::uint32_t> known_amax_;  // tensors, in the sink's numbers
   std::set<std::string>& lost_relays_;
-  std::unique_ptr<RelayFetch> relay_;           // null: chunks do not come from one
-  ChunkFetch* source_ = nullptr;                // the relay's or own_; null: the publisher has not said yet where from
+  std::unique_ptr<RelayFetch> relay_;  // null: chunks do not come from one
+  std::unique_ptr<DeltaFetch> delta_;  // null: chunks come dense
+  ChunkFetch* source_ = nullptr;  // the relay's, the deltas' or own_; null: the publisher has not said yet where from
   std::map<std::uint32_t, ArrivedChunk> here_;  // chunks that have come and are not yet delivered
   std::uint32_t done_ = 0;
   ProgressNote note_{own_.peer()};

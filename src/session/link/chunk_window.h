@@ -14,7 +14,7 @@
 #include "src/base/memory/buffer_for.h"
 #include "src/session/link/chunk_memory.h"
 #include "src/session/link/copy_out.h"
-#include "src/session/link/relayed_chunks.h"
+#include "src/session/link/kept_chunks.h"
 #include "src/tensor/region_views.h"
 #include "src/transport/channel/channel.h"
 
@@ -26,6 +26,7 @@ struct ArrivedChunk {
   std::vector<RegionView> views;  // one for each region
   PendingDigest digest;
   ChunkMemory* memory = nullptr;
+  std::uint64_t moved = 0;  // bytes that came over the channel for it
 };
 
 // Resource; one thread only. The channel's end and the memory outlive it; the end is closed before it goes.
@@ -34,9 +35,9 @@ class ChunkWindow {
   struct Memory {
     std::size_t slots = 4;
     ChunkPlaces places;
-    RelayedChunks* kept = nullptr;  // where chunks go that this receiver relays; null: to slots, which are reused
-    bool copies_out = false;        // copies also what a channel hands out views of; for `kept`, or to trust no peer
-    WorkerPool* pool = nullptr;     // shares the copying out; null: the fetching thread does it alone
+    KeptChunks* kept = nullptr;  // where chunks go that this receiver relays or keeps; null: to slots, which are reused
+    bool copies_out = false;     // copies also what a channel hands out views of; for `kept`, or to trust no peer
+    WorkerPool* pool = nullptr;  // shares the copying out; null: the fetching thread does it alone
   };
   ChunkWindow(FetchingEnd& end, const Memory& memory) : end_(end), memory_(memory), place_(PlaceOf(end, memory)) {}
 
@@ -55,8 +56,9 @@ class ChunkWindow {
     if (!completion) return std::nullopt;
     if (memory_.copies_out && end_.attaches()) CopyOut(*completion);
     PendingDigest digest = place_.BeginDigest(completion->views);
+    const std::uint64_t moved = NumBytes(completion->views);
     return ArrivedChunk{static_cast<std::uint32_t>(completion->ticket), std::move(completion->views), std::move(digest),
-                        &place_};
+                        &place_, moved};
   }
   // Checks that what was read from views of this offer was its bytes. They may not be, because a publisher lets go of
   // an offer if its receiver was silent for long (was frozen, say). Throws kNotFound. Call it when nothing is under
@@ -81,7 +83,7 @@ class ChunkWindow {
     ChunkMemory::Mark read = 0;  // its last chunk has been read when consumers have passed this
   };
 
-  // Where chunks go. Those that this receiver relays lie in host memory.
+  // Where chunks go. Those that this receiver relays or keeps lie in host memory.
   static ChunkMemory& PlaceOf(const FetchingEnd& end, const Memory& memory) {
     const ChunkPlaces& places = memory.places;
     const bool device = places.device != nullptr && memory.kept == nullptr && !end.attaches() &&

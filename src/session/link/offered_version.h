@@ -39,9 +39,9 @@ struct Provenance {
   std::string config{};  // Weights::config; empty: none was given
 };
 
-// Who uses a version: receivers' sessions; walks of a stream, which may go on for a moment after the last session; and
-// whoever writes it into a store.
-enum class VersionUse : std::uint8_t { kReader, kWalk, kStore };
+// Who uses a version: receivers' sessions; walks of a stream, which may go on for a moment after the last session;
+// whoever writes it into a store; and whoever encodes what changed since then.
+enum class VersionUse : std::uint8_t { kReader, kWalk, kStore, kBase };
 
 // Resource; thread-safe. Immutable except for the count of its uses, and for whether it is retired, expired or
 // shadowed.

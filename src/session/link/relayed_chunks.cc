@@ -2,32 +2,15 @@
 
 #include <algorithm>
 
-#include "src/base/memory/buffer_for.h"
-
 namespace layercast {
 namespace {
 
 constexpr std::size_t kMostTold = 256;  // messages to one follower; its socket queues up to a thousand
 
-std::vector<std::size_t> FirstBytes(const Schedule& schedule) {
-  std::vector<std::size_t> first_byte = {0};
-  for (const Chunk& chunk : schedule.chunks()) {
-    first_byte.push_back(first_byte.back() + static_cast<std::size_t>(chunk.num_bytes));
-  }
-  return first_byte;
-}
-
 }  // namespace
 
 RelayedChunks::RelayedChunks(const Schedule& schedule, MemoryResource& memory)
-    : schedule_digest_(schedule.digest()),
-      first_byte_(FirstBytes(schedule)),
-      bytes_(BufferFor("the chunks that this relay keeps", memory, first_byte_.back())),
-      written_(schedule.chunks().size()) {}
-
-std::span<std::byte> RelayedChunks::Place(std::uint32_t chunk) const {
-  return bytes_.span().subspan(first_byte_[chunk], first_byte_[chunk + 1] - first_byte_[chunk]);
-}
+    : KeptChunks(schedule, memory, "the chunks that this relay keeps"), written_(schedule.chunks().size()) {}
 
 std::vector<OfferedTensor> RelayedChunks::Tensors() const {
   std::vector<OfferedTensor> tensors;

@@ -1,20 +1,18 @@
-// The chunks of one schedule that a receiver keeps for others, packed one after the other, and how many have come. The
-// thread that fetches them fills it. The relay's offer service serves it, chunk i as tensor i of an offer.
+// The chunks of one schedule that a receiver keeps for others, and how many have come. The relay's offer service serves
+// it, chunk i as tensor i of an offer.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <mutex>
 #include <optional>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "layercast/error.h"
 #include "layercast/memory.h"
+#include "src/session/link/kept_chunks.h"
 #include "src/session/link/outbox.h"
 #include "src/transport/channel/channel.h"
 #include "src/wire/schedule.h"
@@ -25,18 +23,15 @@ namespace layercast {
 inline constexpr const char* kRelayedLineage = "relayed";
 
 // Resource. Place and Ready are for the thread that fills it; the rest is thread-safe.
-class RelayedChunks {
+class RelayedChunks final : public KeptChunks {
  public:
   // Allocates memory for all chunks. Throws kResourceExhausted if `memory` does not have that much.
   RelayedChunks(const Schedule& schedule, MemoryResource& memory);
 
-  const Digest& schedule_digest() const { return schedule_digest_; }
   std::vector<OfferedTensor> Tensors() const;
 
-  // Where chunk number `chunk` goes.
-  std::span<std::byte> Place(std::uint32_t chunk) const;
-  // Says that all chunks up to and including this one are there and verified. Followers hear of it.
-  void Ready(std::uint32_t chunk);
+  // Followers hear of it.
+  void Ready(std::uint32_t chunk) override;
   // Says that no more chunks will come. Followers are refused with this error, now and later.
   void End(const Error& why);
 
@@ -51,9 +46,6 @@ class RelayedChunks {
   };
   void Tell(const Follower& follower) const;
 
-  const Digest schedule_digest_;
-  const std::vector<std::size_t> first_byte_;  // of each chunk; one more at the end
-  const Buffer bytes_;
   std::deque<std::atomic<bool>> written_;  // by chunk
   std::mutex mutex_;
   std::uint32_t ready_ = 0;          // how many chunks are there; guarded by mutex_

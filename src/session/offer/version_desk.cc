@@ -49,6 +49,11 @@ VersionDesk::VersionDesk(DeskOptions options, const Parts& parts)
       window_{.bytes = options_.stream_window_bytes},
       relays_(parts.context.outbox),
       digests_(parts.context),
+      deltas_({.pool = parts.context.pool,
+               .outbox = parts.context.outbox,
+               .arena = parts.context.arena,
+               .ends = parts.context.ends,
+               .take_offer_ids = parts.context.take_offer_ids}),
       orders_(parts.keeper, parts.context.outbox) {}
 
 void VersionDesk::Add(std::shared_ptr<OfferedVersion> version) {
@@ -125,6 +130,10 @@ std::vector<wire::Message> VersionDesk::Dispatch(const SessionKey& key, wire::Me
   }
   if (const auto* ask = std::get_if<wire::AskSigned>(&message)) {
     OnAskSigned(session, *ask);
+    return {};
+  }
+  if (const auto* ask = std::get_if<wire::AskDelta>(&message)) {
+    OnAskDelta(key, session, *ask);
     return {};
   }
   if (const auto* lost = std::get_if<wire::RelayLost>(&message)) {

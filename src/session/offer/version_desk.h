@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/session/deltas/delta_desk.h"
 #include "src/session/link/offered_version.h"
 #include "src/session/link/outbox.h"
 #include "src/session/offer/complaints.h"
@@ -90,6 +91,7 @@ class VersionDesk {
     std::shared_ptr<const Schedule> schedule;            // the second owner is schedules_
     std::map<std::uint32_t, AmaxRequest> amax_requests;  // by tensor
     std::optional<wire::AskSigned> asked_signed;         // empty: nothing is to be signed
+    bool asked_delta = false;
     Deadline::Clock::time_point last_heard;
     Deadline::Clock::time_point subscribed;  // valid if it has a schedule
     bool complete = false;                   // it has said that it has everything
@@ -107,10 +109,14 @@ class VersionDesk {
   std::vector<wire::Message> Dispatch(const SessionKey& key, wire::Message message);
   wire::StatusAnswer Status();
   // What serving all receivers has cost so far.
-  double CoreSeconds() const { return parts_.core_seconds() + digests_.core_seconds(); }
+  double CoreSeconds() const { return parts_.core_seconds() + digests_.core_seconds() + deltas_.core_seconds(); }
   std::vector<wire::ReaderStatus> ReadersOf(const OfferedVersion& version) const;
   wire::Welcome OnHello(const SessionKey& key, wire::Hello hello);
   void OnAskSigned(Session& session, const wire::AskSigned& ask) const;
+  void OnAskDelta(const SessionKey& key, Session& session, const wire::AskDelta& ask);
+  // Empty: there may be one.
+  static std::string WhyNoDelta(const OfferedVersion& version, const wire::AskDelta& ask, const VersionHold* base,
+                                const Schedule* schedule);
   // What the session has signed, once it has a schedule; empty: nothing.
   static std::optional<SignedText> SignedTextOf(const Session& session);
   std::vector<wire::Message> OnSubscribe(const SessionKey& key, Session& session, wire::Subscribe subscribe);
@@ -121,6 +127,8 @@ class VersionDesk {
   // Finds the version that the hello asks for and holds it in one step, so that a withdrawal cannot release it in
   // between.
   std::shared_ptr<const VersionHold> HoldVersion(const wire::Hello& hello);
+  // Null if that version is not offered any more.
+  std::shared_ptr<const VersionHold> HoldBase(const wire::AskDelta& ask);
   static bool Answers(const OfferedVersion& version, const wire::Hello& hello);
   std::string Offered() const;  // "run@3, run@4"; under mutex_
   void CheckMaySpeak(const SessionKey& key, const wire::Hello& hello) const;
@@ -150,6 +158,7 @@ class VersionDesk {
   std::vector<std::unique_ptr<StreamWalk>> walks_;
   RelayDesk relays_;
   DigestWorker digests_;
+  DeltaDesk deltas_;
   OrderDesk orders_;
   Complaints complaints_;
 };

@@ -73,6 +73,8 @@ std::vector<Frame> Examples() {
       {1, 7, OfferedSince{"run", 42, {1, 2}}},
       {1, 7, OfferedVersions{true, true, {{"run", 44, {3, 4}, "job-7"}}, {{"run", 43, {1, 2}, ""}}}},
       {1, 7, HoldVersion{"run", 42, {1, 2}, 5}},
+      {1, 7, AskDelta{"run", 42, {1, 2}, {3, 4}, 5}},
+      {1, 7, Delta{6, {7, 8}, "why"}},
   };
 }
 
@@ -169,6 +171,12 @@ TEST(Frames, OfEveryKindHaveTheirExactBytes) {
   EXPECT_EQ(
       Hex(Encode(examples[33])),
       "4c435746010020000700000000000000030072756e2a00000000000000010000000000000002000000000000000500000000000000");
+  EXPECT_EQ(Hex(Encode(examples[34])),
+            "4c435746010021000700000000000000030072756e2a0000000000000001000000000000000200000000000000"
+            "030000000000000004000000000000000500000000000000");
+  EXPECT_EQ(Hex(Encode(examples[35])),
+            "4c43574601002200070000000000000006000000000000000200000007000000000000000800000000000000"
+            "0300776879");
 }
 
 TEST(Frames, HaveTheBytesThatFormatMdSays) {

@@ -45,6 +45,7 @@ class RawVersion {
                        .cost = {},
                        .config = {}});
   }
+  void AlsoOffer(const Offer& other) { end_->Add(other); }
   void Send(const wire::Message& message) { link.Send({.session = session, .message = message}); }
 
   RawPublisher link;

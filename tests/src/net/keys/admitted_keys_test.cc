@@ -97,9 +97,9 @@ TEST_F(AdmittedKeysTest, AListThatIsBrokenOrGoneLeavesTheOldOne) {
 
 TEST(RoleTable, HasEveryMessageThatAReceiverSends) {
   const std::set<std::string_view> of_publishers = {
-      "welcome",         "need_schedule",    "subscribed",     "tensors_ready",   "stream_end",   "pong",
-      "refused",         "status_answer",    "more_digests",   "fetch_from",      "chunks_ready", "serving_cost",
-      "versions_answer", "published_folder", "signed_digests", "offered_versions"};
+      "welcome",         "need_schedule",    "subscribed",     "tensors_ready",    "stream_end",   "pong",
+      "refused",         "status_answer",    "more_digests",   "fetch_from",       "chunks_ready", "serving_cost",
+      "versions_answer", "published_folder", "signed_digests", "offered_versions", "delta"};
   const auto expect = [&]<std::size_t... kTypes>(std::index_sequence<kTypes...>) {
     for (const wire::Message& message : {wire::Message(std::in_place_index<kTypes>)...}) {
       const std::string_view name = wire::MessageName(message);
