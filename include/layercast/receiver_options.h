@@ -11,6 +11,7 @@
 #include "layercast/keys/key_options.h"
 #include "layercast/memory.h"
 #include "layercast/progress.h"
+#include "layercast/transfer_cost.h"
 #include "layercast/weight_layout.h"
 
 namespace layercast {
@@ -47,6 +48,11 @@ struct ReceiverOptions {
   // rank keeps the source bytes of its share of a version, in host memory, until the next reload; an AdapterReceiver
   // keeps those of a slot until it is filled again.
   std::string relay{};
+  // Keeps the source bytes of this rank's share of the version that it serves, in host memory, if it came as a
+  // snapshot. The next version may then come as what changed since then, where its publisher still keeps that
+  // (docs/delta.md). While a version comes, there are two of them. Not beside a relay.
+  bool keep_source = false;
+  DeltaUse delta = DeltaUse::kAuto;  // with keep_source
   // Notes who takes what from the relay, for the ranks of `layercast serve`. Null: nobody does. Must outlive the
   // receiver.
   TakerTally* relay_takers = nullptr;

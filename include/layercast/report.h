@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,7 @@ struct LAYERCAST_PUBLIC ReloadReport {
   std::uint64_t peak_buffered_bytes = 0;
   std::uint64_t staged_bytes = 0;          // the kernel tensors' bytes, which a staged copy or an undo log takes
   std::vector<PublisherShare> publishers;  // by the trainer's ranks; empty if the weights came from no publisher
+  std::optional<DeltaChoice> delta;        // of a version of a publisher, if the receiver keeps its source
   // The layers that a partial version has nothing of. Those that differ only in their number share one text:
   // "model.layers.0-3,7.mlp.down_proj". If there would be more than 64 texts, the last one says how many layers remain.
   std::vector<std::string> kept;

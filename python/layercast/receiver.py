@@ -58,6 +58,8 @@ class Receiver(OfOneProcess):
         threads: for kernels and copies.
         buffer_limit: the most bytes that incomplete layers may hold; 0: no bound.
         relay: an endpoint at which this rank serves on what it takes.
+        keep_source: keeps the source bytes of what it serves, so that the next version may come as what changed since;
+            ``delta``: "auto", "always" or "never" (docs/delta.md).
         keys: a folder of ``layercast keygen``, by which publishers and relays admit this rank; ``secret``: a job's file
             instead; ``insecure``: neither, also where ``relay`` is beyond loopback. By default the environment's
             (``LAYERCAST_KEYS``, ``LAYERCAST_SECRET``).
@@ -247,7 +249,7 @@ class Receiver(OfOneProcess):
 _LAYOUT = {"power_of_two_scales", "requantize", "row_alignment", "column_alignment", "transposed", "column_major"}
 _PARALLEL = {"ep_rank", "ep_size", "pp_rank", "pp_size"}
 _KEYS = {"keys", "secret", "insecure", "trust", "allow_unsigned"}
-_HOW = {"commit", "engine", "channel", "timeout", "peer_timeout", "threads", "buffer_limit", "relay"} | _KEYS
+_HOW = {"commit", "engine", "channel", "timeout", "peer_timeout", "threads", "buffer_limit", "relay"} | {"keep_source", "delta"} | _KEYS
 _OPTIONS = _LAYOUT | _PARALLEL | _HOW
 
 

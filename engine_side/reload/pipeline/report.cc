@@ -3,6 +3,21 @@
 #include "src/control/json_forms.h"
 
 namespace layercast {
+namespace {
+
+Json DeltaToJson(const std::optional<DeltaChoice>& delta) {
+  if (!delta) return nullptr;
+  return {{"taken", delta->taken},
+          {"why", delta->why},
+          {"base", delta->base == Version() ? Json(nullptr) : VersionToJson(delta->base)},
+          {"dense_bytes", delta->dense_bytes},
+          {"encoded_bytes", delta->encoded_bytes},
+          {"estimated_dense_ms", delta->estimated_dense_ms},
+          {"estimated_delta_ms", delta->estimated_delta_ms},
+          {"took_ms", delta->took_ms}};
+}
+
+}  // namespace
 
 std::string ReloadReport::ToJson() const {
   Json json;
@@ -32,6 +47,7 @@ std::string ReloadReport::ToJson() const {
                                   {"core_ms", publisher.core_seconds * 1e3},
                                   {"serving_core_ms", publisher.serving_core_seconds * 1e3}});
   }
+  json["delta"] = DeltaToJson(delta);
   json["config_compared"] = config_compared;
   json["config_changes"] = config_changes;
   json["out_of_order"] = Json::array();

@@ -48,7 +48,7 @@ class Receiver::Impl {
     attempt_ = attempt != 0 ? attempt : attempt_.load() + 1;
     OrFail([&] {
       if (source.partial) CheckMayBePartial(source);
-      stager_.Open(std::move(source), attempt_, served_.origin(), stop_.Begin(attempt_));
+      stager_.Open(std::move(source), attempt_, served_, stop_.Begin(attempt_));
       if (!WritesLayers()) staged_ = stager_.Receive();
     });
     phase_ = Phase::kStaged;
@@ -174,9 +174,7 @@ class Receiver::Impl {
       throw Error(ErrorCode::kFailedPrecondition,
                   "finalize_layerwise_processing called without a matching initialize_layerwise_reload.");
     }
-    OrFail([&] {
-      if (!WritesLayers()) staged_ = stager_.Receive();
-    });
+    if (!WritesLayers()) OrFail([&] { staged_ = stager_.Receive(); });
     phase_ = Phase::kStaged;
     Commit();
     VerifyServed();
@@ -247,6 +245,7 @@ class Receiver::Impl {
 
   void Abandon() {
     stager_.Abandon();
+    staged_.source.reset();  // what is served has its own
     phase_ = Phase::kIdle;
   }
 

@@ -33,6 +33,7 @@ void ServedVersion::Settle(Committer& committer) {
 
 void ServedVersion::Become(const StagedVersion& staged) {
   now_ = {staged.version, staged.digest, staged.origin ? *staged.origin : origin()};
+  source_ = staged.source;
   torn_.reset();
   committed_ = true;
   lost_ = false;
@@ -54,6 +55,7 @@ void ServedVersion::Lose() {
 }
 
 void ServedVersion::Discard() {
+  source_.reset();
   committed_ = false;  // and nobody knows what was overwritten by the latest commit
   lost_ = true;
   if (!now_.version) return;

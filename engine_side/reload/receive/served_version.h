@@ -1,6 +1,7 @@
 // What a rank's captured buffers hold: one whole version, or parts of two, when they are torn. Used by the receiver.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "engine_side/reload/commit/committer.h"
@@ -19,6 +20,9 @@ class ServedVersion {
   // The path of the latest version that came from a path, also if another version was committed after it, or its bytes
   // were lost since.
   const Origin& origin() const { return now_.origin; }
+  // Of the latest version that was committed, as it came; null: it is not kept. After a rollback of a commit that was
+  // through, it is still the newer one's: it says so itself, and there is memory for one alone.
+  const std::shared_ptr<const SourceCopy>& source() const { return source_; }
 
   // To be called when a reload begins: what is served now is what a failure goes back to.
   void Settle(Committer& committer);
@@ -42,6 +46,7 @@ class ServedVersion {
   };
   Whole now_;
   Whole before_;
+  std::shared_ptr<const SourceCopy> source_;  // the other owners are sessions that take deltas of it
   std::optional<Torn> torn_;
   bool committed_ = false;  // since Settle
   bool lost_ = false;       // torn by bytes that changed behind the committer's back

@@ -1,10 +1,12 @@
 // What a reload has brought as far as it can be brought before a commit. Passed from the stager to the receiver.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "engine_side/reload/sources/version_source.h"
 #include "layercast/version.h"
+#include "src/session/deltas/source_copy.h"
 
 namespace layercast {
 
@@ -13,6 +15,8 @@ struct StagedVersion {
   Version version;
   Digest digest;                   // what the captured buffers will read back once it is committed
   std::optional<Origin> origin{};  // if its source can be read again
+  // Its bytes as they came, if the receiver keeps them; the other owners are what serves it, and sessions.
+  std::shared_ptr<const SourceCopy> source{};
 };
 
 }  // namespace layercast

@@ -111,10 +111,11 @@ void Stager::ExpectVouchedFor(const ReloadSource& source) const {
           keys_.trusted()->source() + " (--trust) alone: expected a publisher that signs, or --allow-unsigned");
 }
 
-void Stager::Open(ReloadSource source, std::uint64_t attempt, const Origin& origin, std::stop_token stop) {
+void Stager::Open(ReloadSource source, std::uint64_t attempt, const ServedVersion& served, std::stop_token stop) {
   request_ = std::move(source);
   context_.layout = &layout();
-  context_.origin = origin;
+  context_.origin = served.origin();
+  context_.base = served.source();
   context_.attempt = attempt;
   context_.stop = std::move(stop);
   progress_.Begin();
@@ -134,7 +135,7 @@ StagedVersion Stager::Receive() {
 }
 
 void Stager::Begin(const std::vector<TensorSpec>& specs) {
-  Open(FromIterator(MakeWeightsIterator(std::vector<NamedTensor>()), specs), 0, {});
+  Open(FromIterator(MakeWeightsIterator(std::vector<NamedTensor>()), specs), 0, ServedVersion());
   loading_ = MakeTaker(form(), context_, attempt_->wanted());
   EnterStage("receive");
 }
@@ -176,6 +177,7 @@ void Stager::Abandon() {
   attempt_.reset();
   peers_.Close();
   request_ = ReloadSource(nullptr);
+  context_.base.reset();
   work().Drop();
   if (committer_ != nullptr) committer_->Drop();
   layer_cache_.Release();
@@ -229,6 +231,7 @@ StagedVersion Stager::FinishAttempt() {
   report_.version = version_ ? *version_ : attempt_->FinalManifest().version();
   StagedVersion staged = Digested(report_.version);
   staged.origin = origin_;
+  staged.source = peers_.source();
   return staged;
 }
 

@@ -16,6 +16,7 @@
 #include "engine_side/reload/commit/staged_record.h"
 #include "engine_side/reload/layout/kernel_layout.h"
 #include "engine_side/reload/receive/attempt.h"
+#include "engine_side/reload/receive/served_version.h"
 #include "engine_side/reload/receive/staged_version.h"
 #include "engine_side/reload/sources/version_source.h"
 #include "engine_side/reload/sources/walk_source.h"
@@ -43,9 +44,9 @@ class Stager {
   // Throws kPermissionDenied if versions have to be signed, and nobody signs this source's.
   void ExpectVouchedFor(const ReloadSource& source) const;
   // Finds out what the source holds and makes the plan. Everything that can be refused before a byte moves is refused
-  // here. `attempt` is as in Receiver::Stage, and `origin` is what FromOrigin reads again. Once `stop` is requested,
-  // this and Receive soon end in kCancelled.
-  void Open(ReloadSource source, std::uint64_t attempt, const Origin& origin, std::stop_token stop = {});
+  // here. `attempt` is as in Receiver::Stage, and `served` has what FromOrigin reads again, and what deltas may be of.
+  // Once `stop` is requested, this and Receive soon end in kCancelled.
+  void Open(ReloadSource source, std::uint64_t attempt, const ServedVersion& served, std::stop_token stop = {});
   // As VersionSource's.
   void LetGo() {
     if (request_.from != nullptr) request_.from->LetGo(context_);

@@ -25,6 +25,10 @@ PeerSession::PeerSession(const Environment& environment, std::vector<std::unique
   const ReceiverOptions& options = environment.options;
   if (!channel_.empty()) (void)TransportsNamed({&channel_, 1});  // throws for an unknown channel
   if (options.relay.empty()) return;
+  if (options.keep_source) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "a rank that relays, at " + options.relay + ", keeps no source beside: expected one of the two");
+  }
   relay_.emplace(RelayOptions{.endpoint = options.relay,
                               .keys = environment_.keys,
                               .peer_timeout = options.peer_timeout,
@@ -133,7 +137,10 @@ std::vector<SourceConfig> PeerSession::configs() const {
 }
 
 FetchMemory PeerSession::Into() {
-  return {.pool = &environment_.pool, .memory = &environment_.memory, .device = environment_.device};
+  return {.pool = &environment_.pool,
+          .memory = &environment_.memory,
+          .device = environment_.device,
+          .source = request_->keeps_source ? &source_memory_ : nullptr};
 }
 
 FetchOptions PeerSession::HowToFetch() {
@@ -146,6 +153,8 @@ FetchOptions PeerSession::HowToFetch() {
   fetch.channel = channel_;
   fetch.digest = request_->digest;
   fetch.into = Into();
+  fetch.base = request_->base;
+  fetch.delta = environment_.options.delta;
   fetch.relay = relay_ ? &*relay_ : nullptr;
   fetch.peer_timeout = environment_.options.peer_timeout;
   fetch.stop = request_->stop;
@@ -171,6 +180,7 @@ void PeerSession::DescribeFetch() {
   report.stage_ms["verify"] = stats.verify_seconds * 1e3;
   report.publishers = stats.publishers;
   report.gb_per_s = stats.gb_per_s();
+  report.delta = stats.delta;
 }
 
 }  // namespace layercast

@@ -18,6 +18,7 @@
 #include "src/base/hash/sha256.h"
 #include "src/base/threads/worker_pool.h"
 #include "src/session/choose/channel_chooser.h"
+#include "src/session/deltas/source_copy.h"
 #include "src/session/fetch/fetch.h"
 #include "src/session/fetch/fetch_sink.h"
 #include "src/session/relay/relay.h"
@@ -34,7 +35,9 @@ struct PeerRequest {
   Digest digest{};                    // set: the version of this digest, from one publisher
   bool lender = false;                // the endpoint is of a lender, whom only this rank asks
   std::uint64_t attempt = 0;
-  std::stop_token stop{};  // once requested, every call soon ends in kCancelled
+  std::stop_token stop{};                    // once requested, every call soon ends in kCancelled
+  bool keeps_source = false;                 // what comes of a snapshot is kept
+  std::shared_ptr<const SourceCopy> base{};  // what is kept from before; the other owner is the receiver
 };
 
 // Resource; one thread only. Between sessions it keeps what makes the next one cheap: mappings and measurements of
@@ -66,6 +69,8 @@ class PeerSession {
   void Reach();
   // Moves everything that `schedule` lists from the open session into the sink.
   void Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink);
+  // What was kept of the version that Fetch has brought; null: nothing.
+  std::shared_ptr<const SourceCopy> source() const { return session_ == nullptr ? nullptr : session_->source(); }
   // Ends the session for good: Reach then does nothing.
   void Close();
 
@@ -105,6 +110,7 @@ class PeerSession {
   std::string channel_;
   std::chrono::milliseconds timeout_;
   FailPoints relay_failpoints_;
+  HostMemory source_memory_;    // of what is kept, which goes before
   std::optional<Relay> relay_;  // empty unless this rank serves on what it takes
   ChannelChooser channels_;
   LayoutsByPublisher layouts_;

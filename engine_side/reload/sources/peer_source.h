@@ -35,6 +35,9 @@ class PeerSource : public VersionSource {
   static PeerRequest Of(const SourceContext& context, PeerRequest request) {
     request.attempt = context.attempt;
     request.stop = context.stop;
+    // A partial version is no base: the next one is taken by another schedule.
+    request.keeps_source = context.options.keep_source && !context.request.partial && !request.lender;
+    request.base = context.base;
     return request;
   }
 };

@@ -43,6 +43,7 @@ struct SourceContext {
   const ReloadSource& request;  // the source is its `from`
   const KernelLayout* layout = nullptr;                 // of the model in full precision
   Origin origin{};                                      // what FromOrigin reads again; its path may be empty
+  std::shared_ptr<const SourceCopy> base{};             // of what is served; its other owner is the receiver
   std::shared_ptr<const ManifestLayout> last_layout{};  // of the last whole version; its second owner is that
   std::uint64_t attempt = 0;
   std::stop_token stop{};  // once requested, Open and Receive soon end in kCancelled

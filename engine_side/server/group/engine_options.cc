@@ -10,9 +10,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeldScales, inputs, kv_cache)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KeyOptions, folder, secret, insecure, sign, trust, allow_unsigned)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EngineOptions, engine, model, draft, tp_size, pp_size, pp_layers, expert_parallel,
                                    expert_placement, recipe, power_of_two_scales, requantize, scales, weight_rules,
-                                   chunk_bytes, buffer_limit, channel, relay, keys, commit, max_num_seqs, max_model_len,
-                                   adapter_slots, host_adapters, max_adapter_rank, adapter_modules, adapter_dtype,
-                                   keep_previous)
+                                   chunk_bytes, buffer_limit, channel, relay, keep_source, delta, keys, commit,
+                                   max_num_seqs, max_model_len, adapter_slots, host_adapters, max_adapter_rank,
+                                   adapter_modules, adapter_dtype, keep_previous)
 
 std::string ToArgument(const EngineOptions& options) { return nlohmann::json(options).dump(); }
 

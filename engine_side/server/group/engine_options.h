@@ -12,6 +12,7 @@
 #include "layercast/keys/key_options.h"
 #include "layercast/model/held_scales.h"
 #include "layercast/parallel.h"
+#include "layercast/transfer_cost.h"
 
 namespace layercast {
 
@@ -34,7 +35,9 @@ struct EngineOptions {
   std::uint64_t buffer_limit = 0;        // of each rank: see ReceiverOptions
   std::string channel{};                 // for a reload that names none; empty: the fastest
   std::string relay{};                   // of each rank: see ReceiverOptions
-  KeyOptions keys{};                     // of the engine's own sockets, and of its ranks'
+  bool keep_source = false;              // of each rank: see ReceiverOptions, as is delta
+  DeltaUse delta = DeltaUse::kAuto;
+  KeyOptions keys{};  // of the engine's own sockets, and of its ranks'
   CommitPolicy commit = CommitPolicy::kStaged;
   std::int64_t max_num_seqs = 256;  // most sequences generated at once
   std::int64_t max_model_len = 0;   // most tokens of a sequence; 0: the model's limit

@@ -109,6 +109,31 @@ Json MergeChannels(const std::vector<Json>& reports) {
   return merged;
 }
 
+// All ranks' bytes, the slowest one's times, and each reason once. Null if no rank keeps its source, or none came to
+// know what it takes.
+Json MergeDeltas(const std::vector<Json>& reports) {
+  Json merged = nullptr;
+  for (const Json& report : reports) {
+    const Json delta = report.value("delta", Json());
+    if (!delta.is_object()) continue;
+    if (merged.is_null()) {
+      merged = delta;
+      continue;
+    }
+    merged["taken"] = merged["taken"].get<bool>() && delta["taken"].get<bool>();
+    auto& why = merged["why"].get_ref<std::string&>();
+    const auto other = delta["why"].get<std::string>();
+    if (why.find(other) == std::string::npos) why += "; " + other;
+    for (const char* sum : {"dense_bytes", "encoded_bytes"}) {
+      merged[sum] = merged[sum].get<std::uint64_t>() + delta[sum].get<std::uint64_t>();
+    }
+    for (const char* most : {"estimated_dense_ms", "estimated_delta_ms", "took_ms"}) {
+      merged[most] = std::max(merged[most].get<double>(), delta[most].get<double>());
+    }
+  }
+  return merged;
+}
+
 }  // namespace
 
 // Of several, with commas between, all are.
@@ -133,6 +158,7 @@ Json MergeReports(const std::vector<Json>& reports) {
   Json merged = said == reports.end() ? reports.front() : *said;
   for (const char* of_one : {"served_digest", "buffers_digest", "pid", "rank"}) merged.erase(of_one);
   merged["channel"] = MergeChannels(reports);
+  merged["delta"] = MergeDeltas(reports);
   merged["out_of_order"] = Json::array();
   merged["publishers"] = Json::array();
   for (const char* sum : {"bytes", "bytes_total", "layers", "layers_kept", "staged_bytes"}) merged[sum] = 0;

@@ -38,6 +38,8 @@ ReceiverOptions ReceiverOptionsFrom(const nb::kwargs& options) {
           .threads = Option(options, "threads", std::size_t{2}),
           .buffer_limit = Option(options, "buffer_limit", std::uint64_t{0}),
           .relay = Option(options, "relay", std::string()),
+          .keep_source = Option(options, "keep_source", false),
+          .delta = DeltaUseNamed(Option(options, "delta", std::string("auto"))),
           .keys = KeysFrom(options),
           .timeout = Seconds(options, "timeout", 300.0),
           .peer_timeout = Seconds(options, "peer_timeout", 5.0),

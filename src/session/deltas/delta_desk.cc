@@ -90,6 +90,7 @@ std::optional<wire::Delta> DeltaDesk::Next(const DeltaJob& job, const std::share
   if (!HasRoom(version)) return None("deltas for other receivers take all the memory that there is for them");
   if (!delta.complete()) return std::nullopt;
   if (!delta.offer()) delta.Offer(parts_.take_offer_ids(1), parts_.arena, parts_.ends);
+  std::erase_if(encoding.readers, [](const auto& reader) { return reader.expired(); });
   encoding.readers.push_back(hold);
   return wire::Delta{.offer_id = *delta.offer(), .chunk_bytes = delta.chunk_bytes(), .why = {}};
 }

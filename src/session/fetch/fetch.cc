@@ -67,9 +67,7 @@ class VersionFetch final : public FetchSession {
   FetchStats stats() const override {
     FetchStats stats = stats_;
     for (const auto& publisher : publishers_) stats.publishers.push_back(publisher->share());
-    if (stats.delta) {
-      stats.delta->took_ms += (stats.receive_seconds + stats.verify_seconds) * 1e3;
-    }
+    if (stats.delta) stats.delta->took_ms += (stats.receive_seconds + stats.verify_seconds) * 1e3;
     return stats;
   }
 

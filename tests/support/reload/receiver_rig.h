@@ -36,6 +36,8 @@ struct ReceiverRig {
     receiver_options.commit = commit;
     receiver_options.threads = 1;
     receiver_options.chunk_bytes = 70'000;
+    receiver_options.keep_source = options.keep_source;
+    receiver_options.delta = DeltaUse::kAlways;
     receiver_options.staging_memory = &staging_memory;
     receiver_options.layer_memory = &layer_memory;
     if (caching) receiver_options.layer_memory = &layer_cache;

@@ -57,6 +57,7 @@ struct RigOptions {
   SourceTransforms transforms{};  // of the decoder
   // Versions have all that is held; of caches those of odd seeds alone.
   HeldScales scales{};
+  bool keep_source = false;  // the receiver keeps its source, and takes deltas wherever it can
 };
 
 // A Qwen2 decoder, 128 wide: 8 heads and 4 key/value heads of 32, biases, a gated MLP of 256. Or a layer of 5 experts,

@@ -17,6 +17,8 @@ ReceiverOptions ReceiverOptionsOf(const RankOptions& options) {
   receiver.engine = options.engine;
   receiver.channel = options.channel;
   receiver.relay = options.relay;
+  receiver.keep_source = options.keep_source;
+  receiver.delta = options.delta;
   receiver.keys = options.keys;
   receiver.chunk_bytes = options.chunk_bytes;
   receiver.buffer_limit = options.buffer_limit;

@@ -33,6 +33,14 @@ ReloadReport Full() {
   report.elsewhere = 11;
   for (const char* stage : kReloadStages) report.stage_ms[stage] = static_cast<double>(report.stage_ms.size()) + 0.5;
   report.total_ms = 12.25;
+  report.delta = DeltaChoice{.taken = true,
+                             .why = "less time",
+                             .base = {"run-17", 41, {7, 8}},
+                             .dense_bytes = 12,
+                             .encoded_bytes = 13,
+                             .estimated_dense_ms = 14.5,
+                             .estimated_delta_ms = 15.5,
+                             .took_ms = 16.5};
   report.served_digest = {3, 4};
   report.buffers_digest = {5, 6};
   return report;
@@ -46,7 +54,9 @@ TEST(ReloadReport, HasItsExactJson) {
             R"("bytes":3,"bytes_total":4,"layers":5,"layers_kept":6,"kept":["model.layers.0-3,7.mlp.down_proj"],)"
             R"("peak_buffered_bytes":7,"staged_bytes":8,"publishers":[{"endpoint":"tcp://t:1","channel":"shm",)"
             R"("bytes":9,"relayed_bytes":10,"relays":["tcp://r:2","tcp://r:3"],"held_up_ms":250.0,"core_ms":500.0,)"
-            R"("serving_core_ms":750.0}],"config_compared":true,)"
+            R"("serving_core_ms":750.0}],"delta":{"taken":true,"why":"less time","base":{"lineage":"run-17","step":41,)"
+            R"("digest":"00000000000000070000000000000008"},"dense_bytes":12,"encoded_bytes":13,)"
+            R"("estimated_dense_ms":14.5,"estimated_delta_ms":15.5,"took_ms":16.5},"config_compared":true,)"
             R"("config_changes":["rope_theta: expected 1000000.0, got 10000.0"],)"
             R"("out_of_order":[{"warning":"Allocating","layers":["model.layers.0","model.layers.1"],)"
             R"("awaited":["model.norm.weight"]}],"cast":[{"name":"model.norm.weight","from":"f32","to":"bf16"}],)"
@@ -59,7 +69,7 @@ TEST(ReloadReport, HasItsExactJson) {
             R"({"version":{"lineage":"","step":0,"digest":"00000000000000000000000000000000"},)"
             R"("channel":{"name":"path","gb_per_s":0.0,"probed_gb_per_s":0.0,"lane":"","reason":"","warning":null},)"
             R"("run_warning":null,"bytes":0,"bytes_total":0,"layers":0,"layers_kept":0,"kept":[],)"
-            R"("peak_buffered_bytes":0,"staged_bytes":0,"publishers":[],"config_compared":false,)"
+            R"("peak_buffered_bytes":0,"staged_bytes":0,"publishers":[],"delta":null,"config_compared":false,)"
             R"("config_changes":[],"out_of_order":[],"cast":[],"skipped":[],"unused_rules":[],"elsewhere":0,)"
             R"("stage_ms":{},"total_ms":0.0,"served_digest":"00000000000000000000000000000000",)"
             R"("buffers_digest":"00000000000000000000000000000000"})");

@@ -116,6 +116,26 @@ TEST(RankReports, WhatServingCostIsTheMostThatARankWasTold) {
   EXPECT_EQ(MergeReports(JsonOf(reports)).at("publishers").at(0).at("serving_core_ms"), 500);
 }
 
+TEST(RankReports, ADeltaIsTakenIfAllRanksTakeOneAndEachReasonIsSaidOnce) {
+  ReloadReport one = Over("zmq", 1);
+  EXPECT_TRUE(MergeReports(JsonOf({one, one})).at("delta").is_null());
+  one.delta = DeltaChoice{
+      .taken = true, .why = "less time", .dense_bytes = 10, .encoded_bytes = 1, .estimated_dense_ms = 5, .took_ms = 7};
+  ReloadReport other = one;
+  other.delta->took_ms = 9;
+  Json merged = MergeReports(JsonOf({one, other})).at("delta");
+  EXPECT_EQ(merged.at("taken"), true);
+  EXPECT_EQ(merged.at("why"), "less time");
+  EXPECT_EQ(merged.at("dense_bytes"), 20);
+  EXPECT_EQ(merged.at("encoded_bytes"), 2);
+  EXPECT_EQ(merged.at("took_ms"), 9);
+  other.delta->taken = false;
+  other.delta->why = "another schedule";
+  merged = MergeReports(JsonOf({one, other})).at("delta");
+  EXPECT_EQ(merged.at("taken"), false);
+  EXPECT_EQ(merged.at("why"), "less time; another schedule");
+}
+
 TEST(RankChannels, OneChannelOfTwoLanesIsADifference) {
   ReloadReport tcp = Over("ucx", 3), rdma = Over("ucx", 20);
   tcp.channel_lane = "tcp/eth0";
