@@ -152,6 +152,13 @@ class Serve final : public Subcommand {
                    "Serves snapshots on to other engines while it takes them: where each rank does, as others reach "
                    "it; port 0 picks one")
         ->check(Endpoint());
+    app.add_flag(
+        "--keep-source", options_.ranks.keep_source,
+        "Keeps the source bytes of the version that is served in host memory, so that the next one may come as "
+        "what changed since");
+    app.add_option("--delta", delta_, "With --keep-source: whether it does; auto: where that takes less time")
+        ->check(OneOf(KnownDeltaUses()))
+        ->capture_default_str();
     app.add_option("--pause-mode", options_.pause_mode, "What the commit does to sequences under way")
         ->check(OneOf({"wait", "abort", "keep"}))
         ->capture_default_str();
@@ -166,6 +173,10 @@ class Serve final : public Subcommand {
     if (options_.ranks.keep_previous && options_.ranks.commit != CommitPolicy::kStaged) {
       throw UsageError("--keep-previous: expected --commit staged, got " + commit_ +
                        ", which writes while it receives");
+    }
+    options_.ranks.delta = DeltaUseNamed(delta_);
+    if (options_.ranks.keep_source && !options_.ranks.relay.empty()) {
+      throw UsageError("--keep-source: expected no --relay beside it, got " + options_.ranks.relay);
     }
     options_.ranks.on_device = device_ == "cuda";
     options_.ranks.program = RankProgram(options_.ranks.on_device);
@@ -332,6 +343,7 @@ class Serve final : public Subcommand {
   std::vector<std::string> adapters_;
   std::string adapter_dtype_;
   std::string commit_ = "staged";
+  std::string delta_ = "auto";
   std::vector<std::string> follow_;
   StalenessFlags staleness_;
   std::string device_ = "cpu";

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/delta_text.h"
 #include "cli/arguments/key_flags.h"
 #include "cli/arguments/read_answer.h"
 #include "cli/arguments/subcommand.h"
@@ -97,6 +98,8 @@ std::string EngineText(const Json& status) {
     if (channel.at("warning").is_string())
       text += "  warning: " + Escaped(channel["warning"].get<std::string>()) + "\n";
   }
+  const Json last_report = status.value("last_report", Json());
+  if (last_report.is_object()) text += DeltaText(last_report.value("delta", Json()));
   const Json& error = status.at("last_error");
   if (error.is_object()) text += "  last reload failed: " + EscapedMessage(error.value("message", "")) + "\n";
   return text;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/arguments/arguments.h"
+#include "cli/arguments/delta_text.h"
 #include "cli/arguments/read_answer.h"
 #include "cli/terminal/wrapped.h"
 #include "layercast/report.h"
@@ -95,6 +96,7 @@ std::string ReportText(const Json& outcome) {
             RateText(of_rank.at("gb_per_s")) + ": " + Escaped(of_rank.value("reason", "")) + "\n";
   }
   for (const Json& publisher : report.value("publishers", Json::array())) text += RelayedText(publisher);
+  text += DeltaText(report.value("delta", Json()));
   text += PassedOverText(report.value("passed_over", Json()));
   const Json& warning = report.at("channel").at("warning");
   if (warning.is_string()) text += "  warning: " + Escaped(warning.get<std::string>()) + "\n";

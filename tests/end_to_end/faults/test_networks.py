@@ -11,6 +11,7 @@ import endless
 import network as networks
 import program as layercast_program
 from reload_setting import fired, struck_mid_transfer
+from trained_steps import after_a_step
 
 CHANNELS = ("zmq", "ucx")
 
@@ -80,6 +81,27 @@ def test_a_slow_link(channel, setting, network):
     assert (used["name"], used["lane"]) == (channel, "tcp/eth0" if channel == "ucx" else "")
     assert 0 < used["probed_gb_per_s"] * 1e9 < limit and used["gb_per_s"] > 0
     assert passed > report["bytes"]
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_over_a_slow_link_an_engine_that_keeps_its_source_takes_what_changed(channel, program, start, checkpoint, network,
+                                                                             tmp_path, assert_serves):
+    """By itself, because it was measured to take less time."""
+    before, after = checkpoint("qwen3", "a"), after_a_step(checkpoint("qwen3", "a"), tmp_path / "after", 1)
+    engine = start("serve", "--model", before, "--quantization", "none", "--keep-source")
+    publisher = start("publish", "--model", before, "--lineage", "run", "--step", 1, "--keep", 2, "--allow-path", tmp_path)
+    with network.limited(4_000_000):
+        dense = program.reload(engine, "--publisher", publisher.endpoint, "--channel", channel)["report"]
+        program.run("publish", "--to", publisher.endpoint, "--model", after, "--step", 2)
+        passed = network.limited_bytes()
+        report = program.reload(engine, "--publisher", publisher.endpoint, "--channel", channel)["report"]
+        passed = network.limited_bytes() - passed
+    delta = report["delta"]
+    assert not dense["delta"]["taken"] and delta["taken"], delta
+    assert delta["estimated_delta_ms"] < delta["estimated_dense_ms"] / 5
+    assert delta["encoded_bytes"] < report["bytes"] / 20
+    assert passed < report["bytes"] / 2  # digests, manifest and all
+    assert_serves(engine, after, "none")
 
 
 # A chunk of a MiB takes longer on it than the silence that anybody bears.
