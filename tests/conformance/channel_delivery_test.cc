@@ -88,6 +88,41 @@ TEST_P(ChannelDelivery, BringsChunksOfMoreThanFourMebibytes) {
   EXPECT_TRUE(strided.IsRight(FetchOne(*receiver, 1, strided)));
 }
 
+TEST_P(ChannelDelivery, GoesOnAfterARestWithWhatIsOfferedThenAndWithNothingOfBefore) {
+  const auto receiver = Connect();
+  Fetch fetch({{0, 3, 10'000, 1, 10'000}, {5, 1, 1000, 300, 1111}});
+  {
+    const PublishedBytes before(*publisher_, 7, kSizes);
+    EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 7, fetch)));
+    if (!receiver->Rest()) return;  // this channel connects anew for every session
+  }
+  const PublishedBytes now(*publisher_, 8, kSizes);
+  ASSERT_TRUE(receiver->Resume());
+  EXPECT_FALSE(receiver->Poll(Deadline::After(kPatience)));
+  EXPECT_TRUE(fetch.IsRight(FetchOne(*receiver, 8, fetch)));
+  ExpectError(ErrorCode::kNotFound, publisher_->address(), [&] { FetchOne(*receiver, 7, fetch); });
+}
+
+TEST_P(ChannelDelivery, DoesNotRestWhileSomethingIsUnderWay) {
+  const PublishedBytes published(*publisher_, 7, kSizes);
+  const auto receiver = Connect();
+  Fetch fetch({{0, 3, 90'000, 1, 90'000}});
+  fetch.Submit(*receiver, 1, 7);
+  EXPECT_FALSE(receiver->Rest());
+  const auto completion = receiver->Poll(Deadline::After(kPatience));
+  ASSERT_TRUE(completion);
+  EXPECT_TRUE(fetch.IsRight(*completion));
+}
+
+TEST_P(ChannelDelivery, DoesNotGoOnAfterARestWithAPublisherThatHasEnded) {
+  const auto receiver = Connect();
+  if (!receiver->Rest()) return;
+  publisher_.reset();
+  const Deadline soon = Deadline::After(kPatience);
+  while (receiver->Resume() && !soon.Passed()) ASSERT_TRUE(receiver->Rest());
+  EXPECT_FALSE(soon.Passed());
+}
+
 // For ucx over shared memory nothing below the channel counts bytes: ucx_hostile_test.cc counts there what comes to a
 // receiver.
 TEST_P(ChannelDelivery, MovesWhatWasAskedForAndAThousandthOfItAtMost) {

@@ -186,6 +186,7 @@ void Stager::Abandon() {
 void Stager::ReleaseMemory() {
   committer_.reset();
   staged_record_.reset();
+  peers_.ForgetPeers();
   if (device_work_) device_work_->ReleaseMemory();
 }
 

@@ -86,6 +86,10 @@ PeerSession::PlannedFor PeerSession::PlannedForOf(const MergedVersion& merged) c
 }
 
 void PeerSession::Close() {
+  if (session_ != nullptr) {
+    session_->AwaitCosts();
+    environment_.report.publishers = session_->stats().publishers;
+  }
   session_.reset();
   request_.reset();
 }
@@ -147,7 +151,11 @@ FetchOptions PeerSession::HowToFetch() {
   FetchOptions fetch;
   fetch.channels = &channels_;
   fetch.layouts = &layouts_;
-  if (request_->lender) fetch.role = "lender";
+  if (request_->lender) {
+    fetch.role = "lender";
+  } else {
+    fetch.kept = &kept_;
+  }
   fetch.keys = environment_.keys;
   fetch.may_be_unsigned = request_->lender && environment_.keys.may_be_unsigned();
   fetch.channel = channel_;

@@ -21,6 +21,7 @@
 #include "src/session/deltas/source_copy.h"
 #include "src/session/fetch/fetch.h"
 #include "src/session/fetch/fetch_sink.h"
+#include "src/session/link/kept_peers.h"
 #include "src/session/relay/relay.h"
 #include "src/tensor/parts/merged_version.h"
 #include "src/transport/channel/channel.h"
@@ -40,8 +41,9 @@ struct PeerRequest {
   std::shared_ptr<const SourceCopy> base{};  // what is kept from before; the other owner is the receiver
 };
 
-// Resource; one thread only. Between sessions it keeps what makes the next one cheap: mappings and measurements of
-// channels, publishers' layouts, and the relay. It fills in channel, publishers and rates in the report.
+// Resource; one thread only. Between sessions it keeps what makes the next one cheap: connections to publishers,
+// mappings and measurements of channels, publishers' layouts, and the relay. It fills in channel, publishers and rates
+// in the report.
 class PeerSession {
  public:
   struct Environment {
@@ -71,8 +73,10 @@ class PeerSession {
   void Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink);
   // What was kept of the version that Fetch has brought; null: nothing.
   std::shared_ptr<const SourceCopy> source() const { return session_ == nullptr ? nullptr : session_->source(); }
-  // Ends the session for good: Reach then does nothing.
+  // Ends the session for good: Reach then does nothing. What fetching has cost the publishers is in the report then.
   void Close();
+  // Ends the connections that are kept.
+  void ForgetPeers() { kept_.Clear(); }
 
   // What the open session is for.
   const Version& offered() const { return planned_for_.version; }
@@ -114,6 +118,7 @@ class PeerSession {
   std::optional<Relay> relay_;  // empty unless this rank serves on what it takes
   ChannelChooser channels_;
   LayoutsByPublisher layouts_;
+  KeptPeers kept_;
 
   std::optional<PeerRequest> request_;  // empty unless something is open
   Deadline deadline_ = Deadline::After(std::chrono::milliseconds(0));

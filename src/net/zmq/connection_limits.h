@@ -78,6 +78,8 @@ class ConnectionLimits {
   PeerConnection Blamed(zmq::message_t& frame, std::string_view from) const;
   // Connections that were not ended, as far as ZeroMQ has told.
   std::size_t size() const { return connections_.size(); }
+  // More than half of those that there may be: connections that are of no use at the moment should go.
+  bool crowded() const { return connections_.size() > options_.most_connections / 2; }
   // What has come to this socket and is not handled, by the last look.
   std::uint64_t unhandled() const { return unhandled_; }
   // Whether bytes have come since the last call, even if only part of a message; known of TCP alone.

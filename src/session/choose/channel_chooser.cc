@@ -33,6 +33,15 @@ std::unique_ptr<FetchingEnd> Connect(const Transport& transport, const std::stri
   return transport.Connect(address, deadline.AtMost(transport.connect_time()));
 }
 
+// Connects, unless what was kept is that channel to that address and has not ended.
+std::unique_ptr<FetchingEnd> ConnectOrResume(const Transport& transport, const std::string& address, KeptChannel& kept,
+                                             Deadline deadline) {
+  std::unique_ptr<FetchingEnd> resting = std::move(kept.end);
+  const bool same = kept.name == transport.name() && kept.address == WithoutKey(address);
+  if (resting != nullptr && same && resting->Resume()) return resting;
+  return Connect(transport, address, deadline);
+}
+
 // Called when a channel has failed, or has taken all its time: that says nothing of the channel if the attempt was
 // given up, or the publisher is gone.
 void ExpectToGoOn(const std::string& channel, const ExpectAlive& expect_alive, Deadline deadline) {
@@ -101,7 +110,7 @@ ChannelChooser::ChannelChooser(std::vector<std::unique_ptr<Transport>> transport
     : transports_(std::move(transports)) {}
 
 ChosenChannel ChannelChooser::Choose(const wire::Welcome& welcome, const ExpectAlive& expect_alive,
-                                     const std::string& forced, Deadline deadline, bool measured) {
+                                     const std::string& forced, Deadline deadline, bool measured, KeptChannel kept) {
   const std::lock_guard lock(mutex_);
   if (!forced.empty()) {  // a forced channel is tried again even if it failed before: there is no other
     std::erase_if(measured_, [&](const auto& end) { return end.first.first == forced && end.second.error; });
@@ -118,8 +127,9 @@ ChosenChannel ChannelChooser::Choose(const wire::Welcome& welcome, const ExpectA
     const std::string& address = FindOffered(welcome, trial.name)->address;
     const auto transport = std::ranges::find(transports_, trial.name, &Transport::name);
     try {
-      return {trial.name, Connect(**transport, address, deadline), trial.lane,
-              forced.empty() ? WhyPicked(trials, *picked) : "it was asked for", trial.gb_per_s};
+      return {trial.name,     ConnectOrResume(**transport, address, kept, deadline),
+              trial.lane,     forced.empty() ? WhyPicked(trials, *picked) : "it was asked for",
+              trial.gb_per_s, WithoutKey(address)};
     } catch (const std::exception& thrown) {  // it worked when it was measured
       const Error error = AsError(thrown);
       ExpectToGoOn(trial.name, expect_alive, deadline);

@@ -14,6 +14,7 @@
 #include "layercast/error.h"
 #include "layercast/memory.h"
 #include "src/base/deadline.h"
+#include "src/session/link/kept_peers.h"
 #include "src/transport/all/transports.h"
 #include "src/transport/channel/channel.h"
 #include "src/wire/frames.h"
@@ -57,6 +58,7 @@ struct ChosenChannel {
   std::string lane;    // FetchingEnd::lane
   std::string reason;  // for people
   double probed_gb_per_s = 0;
+  std::string address{};  // that it is connected to, without its key
 };
 
 // Resource; thread-safe: one session at a time chooses. It remembers what it measured with each publisher, so that only
@@ -70,9 +72,9 @@ class ChannelChooser {
   // publisher offers nothing to measure with, it takes the first viable one. Throws WhyNone; a forced channel has no
   // fallback: its own error is thrown. A publisher that dies fails every channel, so `expect_alive` is asked about each
   // that failed or took all its time. What it throws, this throws, and remembers nothing of the channel; likewise if
-  // the deadline is stopped.
+  // the deadline is stopped. `kept` is taken up again if it is the one that is chosen; else it is closed.
   ChosenChannel Choose(const wire::Welcome& welcome, const ExpectAlive& expect_alive, const std::string& forced,
-                       Deadline deadline, bool measured = true);
+                       Deadline deadline, bool measured = true, KeptChannel kept = {});
   // Tries every channel of this build, and measures each anew. Throws what `expect_alive` throws.
   std::vector<ChannelTrial> TryAll(const wire::Welcome& welcome, const ExpectAlive& expect_alive, Deadline deadline);
 

@@ -71,9 +71,14 @@ class VersionFetch final : public FetchSession {
     return stats;
   }
 
+  void AwaitCosts() noexcept override {
+    for (const auto& publisher : publishers_) publisher->AwaitServingCost();
+  }
+
   void TakeInto(const FetchMemory& into) override { into_ = into; }
   void Fetch(const Schedule& schedule, std::span<const AmaxRequest> amax_requests, FetchSink& sink,
              Deadline deadline) override {
+    for (const auto& publisher : publishers_) publisher->SetAtRest(false);
     host_chunks_.emplace(into_.memory != nullptr ? *into_.memory : host_memory_, into_.pool);
     const SharedSchedule shared(schedule, Numbers());
     const auto requests = RequestsOf(amax_requests, shared);
@@ -95,7 +100,10 @@ class VersionFetch final : public FetchSession {
       throw;
     }
     if (kept.front() != nullptr) source_ = CopyOf(kept);
-    for (const auto& publisher : publishers_) publisher->AskServingCost();
+    for (const auto& publisher : publishers_) {
+      publisher->SetAtRest(true);
+      publisher->AskServingCost();
+    }
   }
   std::shared_ptr<const SourceCopy> source() const override { return source_; }
 

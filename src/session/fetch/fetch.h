@@ -29,6 +29,7 @@ namespace layercast {
 
 class ChannelChooser;
 class ChunkMemory;
+class KeptPeers;
 class MemoryResource;
 class Relay;
 class WorkerPool;
@@ -58,6 +59,7 @@ struct FetchMemory {
 struct FetchOptions {
   ChannelChooser* channels = nullptr;     // outlives the session, and is kept for the next one
   LayoutsByPublisher* layouts = nullptr;  // null: not remembered. Outlives the session, and is kept for the next
+  KeptPeers* kept = nullptr;              // has connections of earlier sessions; null: none is kept. Outlives it too
   std::string role = "publisher";         // of the peers, in errors
   Keys keys{};                            // for the control links; `channels` has its own. If some are trusted, to sign
   bool may_be_unsigned = false;           // asks for no signature, whatever keys are trusted
@@ -138,6 +140,8 @@ class FetchSession {
   virtual std::shared_ptr<const SourceCopy> source() const = 0;
   // The channel from Open on, and the figures of a Fetch, partial ones if it threw.
   virtual FetchStats stats() const = 0;
+  // Waits a moment for what publishers say of their cost after a Fetch, which `stats` has from then on.
+  virtual void AwaitCosts() noexcept = 0;
   // Tells publishers that this rank needs the version's memory no longer. The destructor does it too.
   virtual void Close() noexcept = 0;
 };

@@ -24,6 +24,7 @@ bool IsMagnitude(float amax) { return std::isfinite(amax) && amax >= 0.0F; }
 FetchOptions OfRelay(FetchOptions options) {
   options.measure = false;
   options.may_be_unsigned = true;
+  options.kept = nullptr;
   return options;
 }
 
@@ -53,30 +54,64 @@ std::shared_ptr<const ManifestLayout> LayoutOf(const FetchOptions& options, cons
 
 PublisherSession::PublisherSession(PeerName peer, ReceiverIdentity self, const FetchOptions& options,
                                    FailPoints& failpoints)
-    : self_(std::move(self)),
-      options_(options),
-      failpoints_(failpoints),
-      link_(std::move(peer), options.keys, options.peer_timeout, options.stop) {}
+    : self_(std::move(self)), options_(options), failpoints_(failpoints), peer_(std::move(peer)) {
+  KeptPeer kept = options.kept == nullptr ? KeptPeer() : options.kept->Take(peer_);
+  link_was_kept_ = kept.link != nullptr;
+  if (!link_was_kept_) {
+    link_ = std::make_unique<PublisherLink>(peer_, options.keys, options.peer_timeout, options.stop);
+    return;
+  }
+  link_ = std::move(kept.link);
+  link_->BeginAnew(options.peer_timeout, options.stop);
+  kept_channel_ = std::move(kept.channel);
+}
 
 PublisherSession::PublisherSession(const std::string& endpoint, const PublisherSession& publisher)
     : PublisherSession({"relay", endpoint}, publisher.self_, OfRelay(publisher.options_), publisher.failpoints_) {}
 
+PublisherSession::~PublisherSession() {
+  Close();
+  if (options_.kept == nullptr || !at_rest_) return;
+  KeptChannel channel{channel_use_.name, channel_address_, nullptr};
+  if (channel_rests_) channel.end = std::move(channel_);
+  options_.kept->Keep({std::move(link_), std::move(channel)});
+}
+
 void PublisherSession::Open(const std::string& lineage, std::optional<std::uint64_t> step, Deadline deadline) {
   deadline = deadline.OrStop(options_.stop);
   hello_ = MakeHello(self_, lineage, step, options_.digest);
-  const wire::Welcome welcome = link_.Greet(hello_, deadline);
+  const wire::Welcome welcome = Greet(deadline);
   manifest_ = Manifest::Decode(welcome.manifest, LayoutOf(options_, endpoint()));
   ExpectDigest();
   run_ = welcome.run;
   config_.assign(reinterpret_cast<const char*>(welcome.config.data()), welcome.config.size());
   mode_ = welcome.stream ? PublishMode::kStream : PublishMode::kSnapshot;
-  const ExpectAlive expect_alive = [this](Deadline until) { link_.ExpectAlive(until, "choosing a data channel"); };
-  ChosenChannel chosen = options_.channels->Choose(welcome, expect_alive, options_.channel, deadline, options_.measure);
+  const ExpectAlive expect_alive = [this](Deadline until) { link_->ExpectAlive(until, "choosing a data channel"); };
+  ChosenChannel chosen = options_.channels->Choose(welcome, expect_alive, options_.channel, deadline, options_.measure,
+                                                   std::move(kept_channel_));
   channel_use_ = {chosen.name, chosen.lane, chosen.reason, chosen.probed_gb_per_s};
   channel_ = std::move(chosen.end);
+  channel_address_ = std::move(chosen.address);
   share_.endpoint = endpoint();
   share_.channel = channel_use_.name;
   layercast::Note(welcome.cost, share_);
+  at_rest_ = true;
+}
+
+// Over a link that was kept, unless that shows to be lost only now. What the publisher may have taken of it is ended.
+wire::Welcome PublisherSession::Greet(Deadline deadline) {
+  if (!link_was_kept_) return link_->Greet(hello_, deadline);
+  try {
+    return link_->Greet(hello_, deadline.AtMost(KeptPeers::kAnswer));
+  } catch (const Error& error) {
+    const bool lost = error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kDeadlineExceeded;
+    if (!lost || deadline.Passed()) throw;
+    log::debug("connecting anew: {}", error.what());
+  }
+  SayBye();
+  link_ = std::make_unique<PublisherLink>(peer_, options_.keys, options_.peer_timeout, options_.stop);
+  kept_channel_ = {};
+  return link_->Greet(hello_, deadline);
 }
 
 void PublisherSession::ExpectDigest() const {
@@ -93,14 +128,14 @@ void PublisherSession::Ask(const Schedule& schedule, std::span<const AmaxRequest
   asked_.relay_endpoint = serves_at.endpoint;
   asked_.relay_offer = serves_at.offer;
   if (expects_signed()) AskSigned(schedule);
-  link_.Send(asked_);
+  link_->Send(asked_);
 }
 
 void PublisherSession::AskSigned(const Schedule& schedule) {
   const wire::AskSigned ask{.nonce = RandomSecret().bytes()};
   signed_text_.emplace(hello_, ask, manifest_.version(), manifest_.Encode(), run_, std::as_bytes(std::span(config_)),
                        schedule);
-  link_.Send(ask);
+  link_->Send(ask);
 }
 
 void PublisherSession::CheckSigned(std::uint32_t first, const wire::Message& announced,
@@ -121,7 +156,7 @@ void PublisherSession::CheckSigned(std::uint32_t first, const wire::Message& ann
 void PublisherSession::AskAgain(const Schedule& schedule) {
   wire::Subscribe whole = asked_;
   whole.schedule = schedule.Encode();
-  link_.Send(whole);
+  link_->Send(whole);
 }
 
 void PublisherSession::CheckAnswer(const wire::Subscribed& subscribed, const Schedule& schedule) const {
@@ -169,9 +204,18 @@ void PublisherSession::Refuse(const std::string& what) const {
 
 void PublisherSession::AskServingCost() noexcept {
   try {
-    link_.Send(wire::CostRequest{});
+    link_->Send(wire::CostRequest{});
+    cost_awaited_ = true;
+  } catch (const std::exception& error) {
+    log::debug("{}", error.what());
+  }
+}
+
+void PublisherSession::AwaitServingCost() noexcept {
+  if (!std::exchange(cost_awaited_, false)) return;
+  try {
     const Deadline deadline = Deadline::After(kCostTime);
-    while (const auto message = link_.Receive(deadline, "asking what serving has cost")) {
+    while (const auto message = link_->Receive(deadline, "asking what serving has cost")) {
       const auto* const cost = std::get_if<wire::ServingCost>(&*message);
       if (cost == nullptr) continue;
       share_.serving_core_seconds = static_cast<double>(cost->core_us) * 1e-6;
@@ -189,9 +233,14 @@ void PublisherSession::CloseChannel() noexcept {
 void PublisherSession::Close() noexcept {
   if (closed_) return;
   closed_ = true;
-  CloseChannel();
+  channel_rests_ = options_.kept != nullptr && at_rest_ && channel_ != nullptr && channel_->Rest();
+  if (!channel_rests_) CloseChannel();
+  SayBye();
+}
+
+void PublisherSession::SayBye() noexcept {
   try {
-    link_.Send(wire::Bye{});
+    link_->Send(wire::Bye{});
   } catch (...) {  // a publisher that is gone need not be told
   }
 }

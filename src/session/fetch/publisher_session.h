@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "src/session/fetch/fetch.h"
+#include "src/session/link/kept_peers.h"
 #include "src/session/link/publisher_link.h"
 #include "src/session/relay_tree/relay_tree.h"
 #include "src/session/signing/signed_text.h"
@@ -25,7 +26,7 @@ class PublisherSession {
   // With the relay at `endpoint`, which `publisher` has named. Its channels are not measured: that would delay the
   // first byte, once for each step of the tree.
   PublisherSession(const std::string& endpoint, const PublisherSession& publisher);
-  ~PublisherSession() { Close(); }
+  ~PublisherSession();
   PublisherSession(const PublisherSession&) = delete;
   PublisherSession& operator=(const PublisherSession&) = delete;
 
@@ -54,14 +55,18 @@ class PublisherSession {
   void CheckTensorAmax(std::uint32_t tensor, float amax) const;
   // Throws an error about what the peer sent.
   [[noreturn]] void Refuse(const std::string& what) const;
-  // Asks what serving has cost the publisher while this session was open. 0 if it does not say, or not soon; that is no
-  // error, since the receiver already has everything.
+  // Asks what serving has cost the publisher while this session was open, and takes its answer into share(), perhaps
+  // later. 0 if it does not say, or not soon; that is no error, since the receiver already has everything.
   void AskServingCost() noexcept;
+  void AwaitServingCost() noexcept;
+  // Whether nothing is under way, so that the connections may be kept for the next session.
+  void SetAtRest(bool at_rest) { at_rest_ = at_rest; }
   // Closes the channel: nothing is read or written over it any more. Idempotent.
   void CloseChannel() noexcept;
+  // Ends the session. What can be kept of its connections is, once this object goes.
   void Close() noexcept;
 
-  const PeerName& peer() const { return link_.peer(); }
+  const PeerName& peer() const { return peer_; }
   const std::string& endpoint() const { return peer().endpoint; }
   const FetchOptions& options() const { return options_; }
   FailPoints& failpoints() const { return failpoints_; }
@@ -72,7 +77,7 @@ class PublisherSession {
   const std::string& config() const { return config_; }  // of the version's model; empty: none was sent
   // What came from this publisher, and what that cost it. Counted by who takes it.
   PublisherShare& share() { return share_; }
-  PublisherLink& link() { return link_; }
+  PublisherLink& link() { return *link_; }
   FetchingEnd& channel() { return *channel_; }
   // Whether chunks may come from relays. Then no byte moves before the publisher has said where from.
   bool takes_relays() const { return asked_.takes_relays; }
@@ -81,6 +86,8 @@ class PublisherSession {
   std::optional<wire::FetchFrom> TakeFetchFrom() { return std::exchange(fetch_from_, std::nullopt); }
 
  private:
+  wire::Welcome Greet(Deadline deadline);
+  void SayBye() noexcept;
   void ExpectDigest() const;
   void AskSigned(const Schedule& schedule);
   const AmaxRequest* FindRequest(std::uint32_t tensor) const;  // null: nothing was asked for
@@ -89,7 +96,10 @@ class PublisherSession {
   const ReceiverIdentity self_;
   const FetchOptions options_;
   FailPoints& failpoints_;
-  PublisherLink link_;
+  const PeerName peer_;
+  KeptChannel kept_channel_;  // of the session before, until one is chosen
+  std::unique_ptr<PublisherLink> link_;
+  bool link_was_kept_ = false;
   wire::Hello hello_;  // that opened it
   Manifest manifest_;
   PublishMode mode_ = PublishMode::kSnapshot;
@@ -101,6 +111,10 @@ class PublisherSession {
   wire::Subscribe asked_;                  // its schedule is left out
   std::optional<SignedText> signed_text_;  // empty: nothing is signed
   std::optional<wire::FetchFrom> fetch_from_;
+  std::string channel_address_;
+  bool cost_awaited_ = false;
+  bool at_rest_ = false;
+  bool channel_rests_ = false;
   bool closed_ = false;
 };
 

@@ -49,6 +49,18 @@ PublisherLink::PublisherLink(PeerName peer, const Keys& keys, milliseconds peer_
   }
 }
 
+bool PublisherLink::CanBeKept() { return heard_ && !WasLost() && limits_->Enforce().empty(); }
+
+void PublisherLink::BeginAnew(milliseconds peer_timeout, std::stop_token stop) {
+  peer_timeout_ = peer_timeout;
+  stop_ = std::move(stop);
+  session_ = RandomId();
+  last_heard_ = last_ping_ = Deadline::Clock::now();
+  pings_ = pongs_ = 0;
+  taken_in_.clear();
+  taken_in_bytes_ = 0;
+}
+
 void PublisherLink::Send(wire::Message message) {
   const std::string_view name = wire::MessageName(message);
   const std::vector<std::byte> bytes = wire::Encode({.session = session_, .message = std::move(message)});

@@ -1,5 +1,5 @@
-// The receiver's end of the control link to one publisher or relay. It sends and receives the frames of one session,
-// keeps the lease alive with pings, and tells a silent publisher from a slow one. Resource; one thread only.
+// The receiver's end of the control link to one publisher or relay. It sends and receives the frames of one session at
+// a time, keeps the lease alive with pings, and tells a silent publisher from a slow one. Resource; one thread only.
 #pragma once
 
 #include <chrono>
@@ -27,6 +27,12 @@ class PublisherLink {
   // in kCancelled. While the publisher says that it does not know this end's key, it does not count as
   // silent: the key may be admitted meanwhile. Throws kInvalidArgument on a malformed endpoint.
   PublisherLink(PeerName peer, const Keys& keys, std::chrono::milliseconds peer_timeout, std::stop_token stop = {});
+
+  // Whether the next session may have this link: the publisher was heard, and the connection is still the same.
+  bool CanBeKept();
+  // Takes the link up for another session, with a timeout and a stop of its own. What still comes of the last one is
+  // dropped.
+  void BeginAnew(std::chrono::milliseconds peer_timeout, std::stop_token stop);
 
   void Send(wire::Message message);
   // The next message that is not a pong, or nullopt if the deadline passes first. Throws the error that the publisher
@@ -67,9 +73,9 @@ class PublisherLink {
   [[noreturn]] void ThrowNoAnswer(const std::string& stage) const;
 
   const PeerName peer_;
-  const std::chrono::milliseconds peer_timeout_;
-  const std::stop_token stop_;
-  const std::uint64_t session_;
+  std::chrono::milliseconds peer_timeout_;
+  std::stop_token stop_;
+  std::uint64_t session_;
   zmq::context_t context_;
   std::optional<ConnectionLimits> limits_;  // of the socket, which it outlives
   zmq::socket_t socket_;

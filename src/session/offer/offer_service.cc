@@ -219,8 +219,11 @@ class OfferService::Impl {
       key.session = frame.session;
       check_->Expect(body, wire::MessageName(frame.message));
       const bool begins = std::holds_alternative<wire::Hello>(frame.message);
+      const bool leaves = std::holds_alternative<wire::Bye>(frame.message);
       answers = desk_->Take(key, std::move(frame.message));
       if (begins) desk_->NoteUser(key, KeyCheck::UserOf(body));
+      // It may have kept its connection for the next session, but not in the place of others.
+      if (leaves && limits_->crowded() && !desk_->HasSession(from)) limits_->ConnectionOf(body).Cut();
     } catch (const std::exception& error) {
       answers.emplace_back(desk_->Refuse(key, AsError(error)));
     }

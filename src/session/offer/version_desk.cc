@@ -82,6 +82,11 @@ wire::Refused VersionDesk::Refuse(const SessionKey& key, const Error& error) {
   return {error.code(), error.what()};
 }
 
+bool VersionDesk::HasSession(const std::string& routing_id) const {
+  const auto first = sessions_.lower_bound({routing_id, 0});
+  return first != sessions_.end() && first->first.routing_id == routing_id;
+}
+
 void VersionDesk::DropDeaf(const SessionKey& key) {
   if (!sessions_.contains(key)) return;
   complaints_.Warn("receiver " + NameOf(key) + " takes no messages, and loses its session");

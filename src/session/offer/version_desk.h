@@ -67,6 +67,8 @@ class VersionDesk {
   // affected.
   std::vector<wire::Message> Take(const SessionKey& key, wire::Message message);
   wire::Refused Refuse(const SessionKey& key, const Error& error);
+  // Whether a receiver at that connection has a session.
+  bool HasSession(const std::string& routing_id) const;
   // Ends the session, if there is one, of a receiver that takes no messages any more.
   void DropDeaf(const SessionKey& key);
   // Whose key the session was begun by; nothing if there is no such session.

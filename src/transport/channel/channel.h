@@ -122,6 +122,11 @@ class FetchingEnd {
   // The connection is then of no more use, and every later call throws the same again. After Close it throws
   // kFailedPrecondition.
   virtual std::optional<ChunkCompletion> Poll(Deadline deadline) = 0;
+  // Keeps the connection for a later session, and nothing else: views end as by Close. False if this channel does not,
+  // or a request is under way; nothing was done then. After it, only Resume and Close may be called.
+  virtual bool Rest() noexcept { return false; }
+  // Goes on after Rest. False if the connection has ended meanwhile: the end is then of no more use.
+  virtual bool Resume() noexcept { return false; }
   // Drops every request under way; once it has returned, no destination is written any more. Idempotent; the destructor
   // calls it too.
   virtual void Close() noexcept = 0;

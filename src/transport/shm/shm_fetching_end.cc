@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <exception>
 #include <utility>
 
 #include "layercast/error.h"
@@ -49,13 +50,35 @@ std::optional<ChunkCompletion> ShmFetchingEnd::Poll(Deadline /*deadline*/) {
   });
 }
 
+bool ShmFetchingEnd::Rest() noexcept {
+  if (!socket_ || !done_.empty()) return false;
+  LetGo();
+  rests_ = true;
+  return true;
+}
+
+bool ShmFetchingEnd::Resume() noexcept {
+  try {
+    guard_.Run([&] { ExpectThere(); });
+    cache_->Begin(address_, socket_.get());
+  } catch (const std::exception&) {
+    return false;
+  }
+  rests_ = false;
+  return true;
+}
+
 void ShmFetchingEnd::Close() noexcept {
   guard_.Close();
+  LetGo();
+  socket_ = UniqueFd();
+}
+
+void ShmFetchingEnd::LetGo() noexcept {
   done_.clear();
   tables_.clear();
   used_.clear();
-  if (socket_) cache_->End();
-  socket_ = UniqueFd();
+  if (socket_ && !rests_) cache_->End();
 }
 
 const ReadTable& ShmFetchingEnd::Attached(std::uint64_t offer_id) {

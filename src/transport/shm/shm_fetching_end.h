@@ -30,9 +30,12 @@ class ShmFetchingEnd final : public FetchingEnd {
   bool attaches() const override { return true; }
   void Submit(const ChunkRequest& request) override;
   std::optional<ChunkCompletion> Poll(Deadline deadline) override;
+  bool Rest() noexcept override;
+  bool Resume() noexcept override;
   void Close() noexcept override;
 
  private:
+  void LetGo() noexcept;  // of everything that views may point into
   // The offer's table; attaches to the offer first unless it is attached and still live.
   const ReadTable& Attached(std::uint64_t offer_id);
   void Attach(std::uint64_t offer_id);
@@ -45,6 +48,7 @@ class ShmFetchingEnd final : public FetchingEnd {
   ConnectionGuard guard_;
   const std::shared_ptr<SegmentCache> cache_;
   UniqueFd socket_;
+  bool rests_ = false;
   std::map<std::uint64_t, ReadTable> tables_;
   std::set<std::shared_ptr<const Mapping>> used_;  // all that views may point into; kept until Close
   std::deque<ChunkCompletion> done_;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "layercast/error.h"
@@ -73,6 +74,21 @@ void ZmqFetchingEnd::Greet(const std::string& address, Deadline deadline) {
     ExpectAnEnd();
     if (deadline.Passed()) throw Error(ErrorCode::kDeadlineExceeded, "it did not answer our HELLO in time");
   }
+}
+
+// A piece of what is under way would come to a later session, which has not asked for it.
+bool ZmqFetchingEnd::Rest() noexcept {
+  return socket_.handle() != nullptr && requests_.empty() && !requests_.has_done() && !announced_;
+}
+
+bool ZmqFetchingEnd::Resume() noexcept {
+  try {
+    Run([&] { ExpectThere(); });
+  } catch (const std::exception&) {
+    return false;
+  }
+  liveness_.Heard();
+  return true;
 }
 
 bool ZmqFetchingEnd::Progress() {

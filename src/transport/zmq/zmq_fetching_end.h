@@ -27,6 +27,9 @@ class ZmqFetchingEnd final : public FetchingBase<Chunk> {
   ZmqFetchingEnd(const std::string& address, const Keys& keys, Deadline deadline);
   ~ZmqFetchingEnd() override { Close(); }
 
+  bool Rest() noexcept override;
+  bool Resume() noexcept override;
+
  private:
   void Connect(const std::string& address);
   bool ConnectsAgain(const std::string& address);

@@ -79,6 +79,7 @@ inline std::future<Fetched> FetchInBackground(const std::string& endpoint, Chann
       const auto session =
           FetchSession::Open(std::vector{endpoint}, {"engine", 1, 0, 1}, "", std::nullopt, options, none, Soon());
       session->Fetch(schedule, requests, fetched.sink, Soon());
+      session->AwaitCosts();
       fetched.stats = session->stats();
     } catch (const Error& error) {
       fetched.code = error.code();

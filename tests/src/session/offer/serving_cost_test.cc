@@ -79,6 +79,7 @@ TEST_F(SessionTest, WhatAReceiverTakesCostsMoreTheMoreItIs) {
       CollectingSink sink;
       const auto session = Open(*service, "zmq");
       session->Fetch(schedule, {}, sink, Soon());
+      session->AwaitCosts();
       cost = session->stats().publishers.at(0).serving_core_seconds;
     }
     return cost;
