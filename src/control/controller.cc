@@ -8,9 +8,11 @@
 #include <stop_token>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "src/base/threads/thread_name.h"
 #include "src/control/answer_time.h"
+#include "src/control/engine_clients.h"
 #include "src/control/engine_outcome.h"
 #include "src/control/progress_watch.h"
 #include "src/control/reload_together.h"
@@ -85,7 +87,6 @@ struct EngineCall {
   std::string method;
   Json params = Json::object();
   Deadline deadline;  // until when the caller waits
-  Keys keys;
 };
 
 // Reads an outcome from an engine's answer.
@@ -93,12 +94,13 @@ using ReadOutcome = std::function<EngineOutcome(const std::string& endpoint, con
 
 EngineOutcome Done(const std::string& endpoint, const Json& /*answer*/) { return {.endpoint = endpoint, .ok = true}; }
 
-EngineOutcome CallOne(const std::string& endpoint, const EngineCall& call, const ReadOutcome& read) {
-  NameThisThread("lc-controller");
+EngineOutcome CallOne(EngineClients& clients, std::size_t engine, const EngineCall& call, const ReadOutcome& read) {
+  const std::string& endpoint = clients.endpoints()[engine];
   EngineOutcome outcome{.endpoint = endpoint};
   try {
-    RpcClient client("engine", endpoint, call.keys);
-    outcome = read(endpoint, client.Call(call.method, call.params, call.deadline));
+    const Json answer =
+        clients.Use(engine, [&](RpcClient& client) { return client.Call(call.method, call.params, call.deadline); });
+    outcome = read(endpoint, answer);
   } catch (const Error& error) {
     outcome.error = error;
   } catch (const Json::exception& error) {
@@ -108,22 +110,25 @@ EngineOutcome CallOne(const std::string& endpoint, const EngineCall& call, const
 }
 
 // Calls all engines at the same time, or one after the other where there are no threads for that. The outcomes are in
-// the order of `endpoints`.
-std::vector<EngineOutcome> CallEach(const std::vector<std::string>& endpoints, const EngineCall& call,
-                                    const ReadOutcome& read, ProgressWatch& watch) {
+// the order of the endpoints. One engine of which nothing is told meanwhile is called on this thread.
+std::vector<EngineOutcome> CallEach(EngineClients& clients, const EngineCall& call, const ReadOutcome& read,
+                                    ProgressWatch& watch) {
+  const std::size_t engines = clients.endpoints().size();
+  if (engines == 1 && !watch.tells()) return {CallOne(clients, 0, call, read)};
   std::vector<std::future<EngineOutcome>> under_way;
-  for (const std::string& endpoint : endpoints) {
-    under_way.push_back(
-        std::async(std::launch::async | std::launch::deferred, CallOne, endpoint, std::cref(call), std::cref(read)));
+  for (std::size_t engine = 0; engine < engines; ++engine) {
+    under_way.push_back(std::async(std::launch::async | std::launch::deferred, [&, engine] {
+      NameThisThread("lc-controller");
+      return CallOne(clients, engine, call, read);
+    }));
   }
   return watch.Await(under_way);
 }
 
 // The same for a call that is no reload, of which nothing is told before it ends.
-std::vector<EngineOutcome> CallEach(const std::vector<std::string>& endpoints, const EngineCall& call,
-                                    const ReadOutcome& read) {
+std::vector<EngineOutcome> CallEach(EngineClients& clients, const EngineCall& call, const ReadOutcome& read) {
   ProgressWatch none({}, {});
-  return CallEach(endpoints, call, read, none);
+  return CallEach(clients, call, read, none);
 }
 
 GeneratedSequence SequenceFromJson(const Json& json) {
@@ -154,13 +159,14 @@ void CheckNamedOnce(const std::vector<std::string>& endpoints) {
 class Controller::Impl {
  public:
   Impl(std::vector<std::string> endpoints, const KeyOptions& keys)
-      : endpoints_(std::move(endpoints)), key_options_(keys), keys_(Keys::From(keys)) {
-    if (endpoints_.empty()) throw Error(ErrorCode::kInvalidArgument, "a controller needs an engine's endpoint");
-    CheckNamedOnce(endpoints_);
-    clients_.resize(endpoints_.size());
+      : key_options_(keys), keys_(Keys::From(keys)), clients_(std::move(endpoints), keys_) {
+    if (clients_.endpoints().empty())
+      throw Error(ErrorCode::kInvalidArgument, "a controller needs an engine's endpoint");
+    CheckNamedOnce(clients_.endpoints());
   }
 
-  const std::vector<std::string>& endpoints() const { return endpoints_; }
+  const std::vector<std::string>& endpoints() const { return clients_.endpoints(); }
+  EngineClients& clients() { return clients_; }
   const KeyOptions& key_options() const { return key_options_; }
   const Keys& keys() const { return keys_; }
 
@@ -169,13 +175,12 @@ class Controller::Impl {
   }
 
   Json Call(std::size_t engine, const std::string& method, const Json& params, Deadline deadline) {
-    if (engine >= endpoints_.size()) {
+    const std::size_t engines = endpoints().size();
+    if (engine >= engines) {
       throw Error(ErrorCode::kInvalidArgument,
-                  "engine " + std::to_string(engine) + " of " + std::to_string(endpoints_.size()) + ", counted from 0");
+                  "engine " + std::to_string(engine) + " of " + std::to_string(engines) + ", counted from 0");
     }
-    std::unique_ptr<RpcClient>& client = clients_[engine];
-    if (client == nullptr) client = std::make_unique<RpcClient>("engine", endpoints_[engine], keys_);
-    return client->Call(method, params, deadline);
+    return clients_.Use(engine, [&](RpcClient& client) { return client.Call(method, params, deadline); });
   }
 
   // Begins a call, and returns the token that Cancel stops.
@@ -191,10 +196,9 @@ class Controller::Impl {
   }
 
  private:
-  const std::vector<std::string> endpoints_;
   const KeyOptions key_options_;
   const Keys keys_;
-  std::vector<std::unique_ptr<RpcClient>> clients_;  // made when they are first used
+  EngineClients clients_;
   std::mutex mutex_;
   std::stop_source under_way_;  // of the latest call; guarded by mutex_
 };
@@ -210,16 +214,16 @@ std::stop_token Controller::BeginCall() { return impl_->Begin(); }
 std::vector<EngineOutcome> Controller::ReloadWeights(const ReloadRequest& request) {
   ProgressWatch watch(endpoints(), request.on_progress, impl_->keys());
   if (request.all_or_none) {
-    return ReloadTogether(endpoints(), ReloadParams(request), request.version, request.timeout, impl_->Begin(), watch,
-                          impl_->keys());
+    return ReloadTogether(impl_->clients(), ReloadParams(request), request.version, request.timeout, impl_->Begin(),
+                          watch);
   }
   const ReadOutcome read = [&request](const std::string& endpoint, const Json& answer) {
     EngineOutcome outcome = OutcomeFromJson(endpoint, answer);
     CheckDigest(request.version, outcome);
     return outcome;
   };
-  return CallEach(endpoints(), {"reload_weights", ReloadParams(request), impl_->Until(request.timeout), impl_->keys()},
-                  read, watch);
+  return CallEach(impl_->clients(), {"reload_weights", ReloadParams(request), impl_->Until(request.timeout)}, read,
+                  watch);
 }
 
 std::vector<EngineOutcome> Controller::Promote(const std::optional<Version>& version,
@@ -227,13 +231,12 @@ std::vector<EngineOutcome> Controller::Promote(const std::optional<Version>& ver
   const ReadOutcome read = [](const std::string& endpoint, const Json& answer) {
     return EngineOutcome{.endpoint = endpoint, .ok = true, .version = VersionFromJson(answer.at("version"))};
   };
-  return CallEach(endpoints(), {"promote_weights", Naming(version), impl_->Until(timeout), impl_->keys()}, read);
+  return CallEach(impl_->clients(), {"promote_weights", Naming(version), impl_->Until(timeout)}, read);
 }
 
 std::vector<EngineOutcome> Controller::Revoke(const std::optional<Version>& version,
                                               std::chrono::milliseconds timeout) {
-  return CallEach(endpoints(), {"revoke_weights", Naming(version), impl_->Until(timeout), impl_->keys()},
-                  OutcomeFromJson);
+  return CallEach(impl_->clients(), {"revoke_weights", Naming(version), impl_->Until(timeout)}, OutcomeFromJson);
 }
 
 std::vector<EngineOutcome> Controller::LoadAdapter(const AdapterRequest& request) {
@@ -241,23 +244,22 @@ std::vector<EngineOutcome> Controller::LoadAdapter(const AdapterRequest& request
   const Json params = AdapterParams(request);
   if (request.all_or_none) {
     const Json wrapped = {{"adapter", params}, {"timeout_ms", params["timeout_ms"]}};
-    return ReloadTogether(endpoints(), wrapped, request.version, request.timeout, impl_->Begin(), none, impl_->keys());
+    return ReloadTogether(impl_->clients(), wrapped, request.version, request.timeout, impl_->Begin(), none);
   }
   const ReadOutcome read = [&request](const std::string& endpoint, const Json& answer) {
     EngineOutcome outcome = OutcomeFromJson(endpoint, answer);
     CheckDigest(request.version, outcome);
     return outcome;
   };
-  return CallEach(endpoints(), {"load_adapter", params, impl_->Until(request.timeout), impl_->keys()}, read, none);
+  return CallEach(impl_->clients(), {"load_adapter", params, impl_->Until(request.timeout)}, read, none);
 }
 
 std::vector<EngineOutcome> Controller::UnloadAdapter(const std::string& name) {
-  return CallEach(endpoints(), {"unload_adapter", {{"name", name}}, impl_->Until(kQuickCall), impl_->keys()}, Done);
+  return CallEach(impl_->clients(), {"unload_adapter", {{"name", name}}, impl_->Until(kQuickCall)}, Done);
 }
 
 std::vector<EngineOutcome> Controller::PinAdapter(const std::string& name, bool pin) {
-  return CallEach(endpoints(),
-                  {"pin_adapter", {{"name", name}, {"pinned", pin}}, impl_->Until(kQuickCall), impl_->keys()}, Done);
+  return CallEach(impl_->clients(), {"pin_adapter", {{"name", name}, {"pinned", pin}}, impl_->Until(kQuickCall)}, Done);
 }
 
 std::string Controller::ListAdapters(std::size_t engine) {
@@ -268,12 +270,11 @@ std::vector<EngineOutcome> Controller::Pause(const PauseRequest& request) {
   Json params = {{"lease_ms", request.lease.count()}};
   if (!request.mode.empty()) params["mode"] = request.mode;
   // An engine that cannot pause within the lease says why when the lease ends.
-  return CallEach(endpoints(), {"pause", std::move(params), impl_->Until(request.lease + kAnswerTime), impl_->keys()},
-                  Done);
+  return CallEach(impl_->clients(), {"pause", std::move(params), impl_->Until(request.lease + kAnswerTime)}, Done);
 }
 
 std::vector<EngineOutcome> Controller::Resume() {
-  return CallEach(endpoints(), {"resume", Json::object(), impl_->Until(kQuickCall), impl_->keys()}, Done);
+  return CallEach(impl_->clients(), {"resume", Json::object(), impl_->Until(kQuickCall)}, Done);
 }
 
 std::vector<EngineOutcome> Controller::Sleep(const SleepRequest& request) {
@@ -286,13 +287,13 @@ std::vector<EngineOutcome> Controller::Sleep(const SleepRequest& request) {
     for (const Json& bytes : answer.at("given_back")) outcome.given_back += bytes.get<std::uint64_t>();
     return outcome;
   };
-  return CallEach(endpoints(), {"sleep", std::move(params), impl_->Until(request.timeout), impl_->keys()}, read);
+  return CallEach(impl_->clients(), {"sleep", std::move(params), impl_->Until(request.timeout)}, read);
 }
 
 std::vector<EngineOutcome> Controller::WakeUp(const std::vector<std::string>& tags, std::chrono::milliseconds timeout) {
   Json params = {{"timeout_ms", TimeWithin(timeout).count()}};
   if (!tags.empty()) params["tags"] = tags;
-  return CallEach(endpoints(), {"wake_up", std::move(params), impl_->Until(timeout), impl_->keys()}, Done);
+  return CallEach(impl_->clients(), {"wake_up", std::move(params), impl_->Until(timeout)}, Done);
 }
 
 std::vector<GeneratedSequence> Controller::Generate(const GenerateRequest& request, std::size_t engine) {

@@ -32,6 +32,7 @@ class ProgressWatch {
   ProgressWatch(const ProgressWatch&) = delete;
   ProgressWatch& operator=(const ProgressWatch&) = delete;
 
+  bool tells() const { return tell_ != nullptr; }
   // Waits for the outcomes of the engines' reloads, by engine, and tells their progress meanwhile. An engine that
   // succeeds is told last as one that has everything.
   std::vector<EngineOutcome> Await(std::vector<std::future<EngineOutcome>>& under_way);

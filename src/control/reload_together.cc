@@ -48,16 +48,14 @@ class VersionAgreement {
 // What all participants of one joint reload share.
 struct JointReload {
   JointReload(std::size_t engines, const std::optional<Version>& expected, std::chrono::milliseconds timeout,
-              std::stop_token stop, Keys keys_of_caller)
-      : keys(std::move(keys_of_caller)),
-        version(expected),
+              std::stop_token stop)
+      : version(expected),
         staged(engines),
         prepared(engines),
         there(engines),
         engines_give_up(Deadline::After(TimeWithin(timeout))),
         deadline(Deadline::After(timeout).OrStop(std::move(stop))),
         last_vote(Deadline::After(timeout + kRenewal)) {}
-  const Keys keys;
   VersionAgreement version;
   Vote staged;
   Vote prepared;
@@ -70,8 +68,8 @@ struct JointReload {
 // Takes one engine through the calls of a joint reload. One thread only: each participant has its own.
 class Participant {
  public:
-  Participant(std::string endpoint, JointReload& reload)
-      : endpoint_(std::move(endpoint)), reload_(reload), client_("engine", endpoint_, reload.keys) {}
+  Participant(std::string endpoint, JointReload& reload, RpcClient& client)
+      : endpoint_(std::move(endpoint)), reload_(reload), client_(client) {}
 
   EngineOutcome Run(Json params) {
     params["lease_ms"] = kLease.count();
@@ -171,7 +169,7 @@ class Participant {
 
   const std::string endpoint_;
   JointReload& reload_;
-  RpcClient client_;
+  RpcClient& client_;
   bool answered_ = false;   // the last call was
   EngineOutcome staged_{};  // its answer to that
   Version version_;         // that it has staged
@@ -199,10 +197,14 @@ void CheckDistinctAddresses(const std::vector<std::string>& endpoints, Deadline 
   }
 }
 
-EngineOutcome TakePart(const std::string& endpoint, const Json& params, JointReload& reload) {
+EngineOutcome TakePart(EngineClients& clients, std::size_t engine, const Json& params, JointReload& reload) {
   NameThisThread("lc-controller");
+  const std::string& endpoint = clients.endpoints()[engine];
   try {
-    return Participant(endpoint, reload).Run(params);
+    EngineOutcome outcome =
+        clients.Use(engine, [&](RpcClient& client) { return Participant(endpoint, reload, client).Run(params); });
+    if (!outcome.ok) clients.Drop(engine);  // its connection may be the reason
+    return outcome;
   } catch (const std::exception& error) {  // the endpoint is malformed, or there is no socket
     reload.staged.No({ErrorCode::kUnavailable, error.what()});
     return {.endpoint = endpoint, .error = ErrorOfCall(error)};
@@ -210,9 +212,10 @@ EngineOutcome TakePart(const std::string& endpoint, const Json& params, JointRel
 }
 
 // TakePart on a thread of its own. If there is none, that is a vote against the version: the others must not wait.
-std::future<EngineOutcome> Begin(const std::string& endpoint, const Json& params, JointReload& reload) {
+std::future<EngineOutcome> Begin(EngineClients& clients, std::size_t engine, const Json& params, JointReload& reload) {
+  const std::string& endpoint = clients.endpoints()[engine];
   try {
-    return std::async(std::launch::async, TakePart, endpoint, std::cref(params), std::ref(reload));
+    return std::async(std::launch::async, TakePart, std::ref(clients), engine, std::cref(params), std::ref(reload));
   } catch (const std::system_error& error) {
     reload.staged.No({ErrorCode::kResourceExhausted, NamingEngine(endpoint, error.what())});
     std::promise<EngineOutcome> failed;
@@ -223,13 +226,14 @@ std::future<EngineOutcome> Begin(const std::string& endpoint, const Json& params
 
 }  // namespace
 
-std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoints, const Json& params,
+std::vector<EngineOutcome> ReloadTogether(EngineClients& clients, const Json& params,
                                           const std::optional<Version>& expected, std::chrono::milliseconds timeout,
-                                          std::stop_token stop, ProgressWatch& watch, const Keys& keys) {
-  JointReload reload(endpoints.size(), expected, timeout, std::move(stop), keys);
-  CheckDistinctAddresses(endpoints, reload.deadline);
+                                          std::stop_token stop, ProgressWatch& watch) {
+  const std::size_t engines = clients.endpoints().size();
+  JointReload reload(engines, expected, timeout, std::move(stop));
+  CheckDistinctAddresses(clients.endpoints(), reload.deadline);
   std::vector<std::future<EngineOutcome>> under_way;
-  for (const std::string& endpoint : endpoints) under_way.push_back(Begin(endpoint, params, reload));
+  for (std::size_t engine = 0; engine < engines; ++engine) under_way.push_back(Begin(clients, engine, params, reload));
   return watch.Await(under_way);
 }
 

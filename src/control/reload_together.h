@@ -9,17 +9,18 @@
 #include <vector>
 
 #include "layercast/controller.h"
+#include "src/control/engine_clients.h"
 #include "src/control/json_forms.h"
 #include "src/control/progress_watch.h"
 
 namespace layercast {
 
 // `params` are those of the call `reload_weights`. `expected` is the version that all engines must have staged, if it
-// is known. `stop` gives up what is not decided yet. Returns one outcome for each engine, in the order of `endpoints`.
+// is known. `stop` gives up what is not decided yet. Returns one outcome for each engine, in the order of the clients.
 // An engine that could have committed, but did not because of another, has the error kCancelled, which names the
 // other's fault. `watch` is of these endpoints.
-std::vector<EngineOutcome> ReloadTogether(const std::vector<std::string>& endpoints, const Json& params,
+std::vector<EngineOutcome> ReloadTogether(EngineClients& clients, const Json& params,
                                           const std::optional<Version>& expected, std::chrono::milliseconds timeout,
-                                          std::stop_token stop, ProgressWatch& watch, const Keys& keys = {});
+                                          std::stop_token stop, ProgressWatch& watch);
 
 }  // namespace layercast

@@ -85,6 +85,8 @@ class RpcClient {
   // long as the peer says that it does not know the client's key: it may be admitted meanwhile. All messages name the
   // peer and, once it is called, the method.
   Json Call(const std::string& method, const Json& params, Deadline deadline);
+  // Whether the connection has ended since the first call. ZeroMQ connects again, perhaps to a new process.
+  bool WasLost();
 
  private:
   class Impl;

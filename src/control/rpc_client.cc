@@ -50,6 +50,8 @@ class RpcClient::Impl {
     ConnectWithKeys(socket_, keys);
   }
 
+  bool WasLost() { return connected_ && limits_->Ended() != 0; }
+
   Json Call(const std::string& method, const Json& params, Deadline deadline) {
     if (!connected_) Connect(method, deadline);
     const std::uint64_t id = ++last_id_;
@@ -192,6 +194,8 @@ RpcClient::RpcClient(std::string role, const std::string& endpoint, const Keys& 
     : peer_(std::move(role) + " " + endpoint),
       impl_(NamingZmqErrors(peer_, [&] { return std::make_unique<Impl>(peer_, endpoint, keys, peer_timeout); })) {}
 RpcClient::~RpcClient() = default;
+
+bool RpcClient::WasLost() { return impl_->WasLost(); }
 
 Json RpcClient::Call(const std::string& method, const Json& params, Deadline deadline) {
   return NamingZmqErrors(peer_, [&] { return impl_->Call(method, params, deadline); });
