@@ -10,6 +10,7 @@
 
 #include "layercast/publisher.h"
 #include "src/net/keys/keys.h"
+#include "src/session/ask/offered_question.h"
 #include "src/session/ask/publisher_status.h"
 #include "tests/support/error_of.h"
 
@@ -37,7 +38,8 @@ class OfferedSinceTest : public ::testing::Test {
     return publisher_.Publish({.lineage = lineage, .step = step, .run = run}, Small(value)).version();
   }
   wire::OfferedVersions Since(const Version& version) {
-    return AskOffered(publisher_.endpoint(), {}, {version.lineage, version.step, version.digest}, Soon());
+    return OfferedQuestion(kept_, publisher_.endpoint(), {}, {version.lineage, version.step, version.digest})
+        .Answer(Soon());
   }
   void Hold(const Version& version, std::uint64_t lease_ms) {
     AskVersions(publisher_.endpoint(), {}, wire::HoldVersion{version.lineage, version.step, version.digest, lease_ms},
@@ -56,6 +58,7 @@ class OfferedSinceTest : public ::testing::Test {
     return steps;
   }
 
+  KeptPeers kept_;  // a connection for all questions
   Publisher publisher_{PublisherOptions{.retained_versions = 2, .channels = {"zmq"}}};
 };
 

@@ -7,7 +7,7 @@
 
 #include "src/base/threads/thread_name.h"
 #include "src/net/zmq/endpoint.h"
-#include "src/session/ask/publisher_status.h"
+#include "src/session/ask/offered_question.h"
 
 namespace layercast {
 namespace {
@@ -90,8 +90,9 @@ void FollowedPublisher::AskOnce(const std::stop_token& stop, std::unique_lock<st
   try {
     const Version served = served_().value_or(Version());
     const wire::OfferedSince since{served.lineage, served.step, served.digest};
-    heard =
-        HeardOffer{since, AskOffered(publisher, keys_, since, Deadline::After(kFollowedAnswer).OrStop(stop)), asked_at};
+    heard = HeardOffer{
+        since, OfferedQuestion(links_, publisher, keys_, since).Answer(Deadline::After(kFollowedAnswer).OrStop(stop)),
+        asked_at};
   } catch (const std::exception& error) {
     silence = error.what();
   }

@@ -15,6 +15,7 @@
 #include "engine_side/server/reload/staleness.h"
 #include "src/control/rpc.h"
 #include "src/net/keys/keys.h"
+#include "src/session/link/kept_peers.h"
 
 namespace layercast {
 
@@ -51,6 +52,7 @@ class FollowedPublisher {
 
   const Keys keys_;
   const std::function<std::optional<Version>()> served_;
+  KeptPeers links_;  // to the publisher
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::string publisher_;            // empty: none is followed; guarded by mutex_, like all members below

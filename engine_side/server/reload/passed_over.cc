@@ -9,7 +9,6 @@
 #include "src/base/deadline.h"
 #include "src/base/log.h"
 #include "src/net/zmq/endpoint.h"
-#include "src/session/ask/publisher_status.h"
 
 namespace layercast {
 namespace {
@@ -19,25 +18,27 @@ constexpr std::ptrdiff_t kMostListed = 16;
 
 }  // namespace
 
-Json PassedOver(const std::string& publishers, const Keys& keys, const std::optional<Version>& before,
-                const Version& now) {
-  if (!before || before->lineage != now.lineage) return nullptr;
-  if (*before == now) return {{"count", 0}, {"complete", true}, {"versions", Json::array()}};
-  const std::vector<std::string> endpoints = SplitEndpoints(publishers);
-  // The digests of a sharded trainer's publishers are of their parts.
-  const bool whole = endpoints.size() == 1;
-  const Digest any;
+PassedOver::PassedOver(KeptPeers& kept, const std::string& publishers, const Keys& keys,
+                       const std::optional<Version>& before, const Version& staged)
+    : before_(before), whole_(SplitEndpoints(publishers).size() == 1) {
+  if (!before || before->lineage != staged.lineage || *before == staged) return;
+  const wire::OfferedSince since{before->lineage, before->step, whole_ ? before->digest : Digest()};
+  question_.emplace(kept, SplitEndpoints(publishers).front(), keys, since);
+}
+
+Json PassedOver::List(const Version& now, Deadline deadline) {
+  if (!before_ || before_->lineage != now.lineage) return nullptr;
+  if (*before_ == now || !question_) return {{"count", 0}, {"complete", true}, {"versions", Json::array()}};
   wire::OfferedVersions offered;
   try {
-    const wire::OfferedSince since{before->lineage, before->step, whole ? before->digest : any};
-    offered = AskOffered(endpoints.front(), keys, since, Deadline::After(kOfferedAnswer));
+    offered = question_->Answer(deadline.AtMost(kOfferedAnswer));
   } catch (const std::exception& error) {
     log::warn("which versions were passed over is not known: {}", error.what());
     return nullptr;
   }
   // An engine that went back has passed nothing over: what is served now was offered before.
   const auto is_now = [&](const wire::OfferedName& name) {
-    return name.step == now.step && (!whole || name.digest == now.digest);
+    return name.step == now.step && (!whole_ || name.digest == now.digest);
   };
   const auto reversed = offered.since | std::views::reverse;
   const auto found = std::ranges::find_if(reversed, is_now);

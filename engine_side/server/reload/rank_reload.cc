@@ -45,7 +45,10 @@ std::optional<Error> ErrorOf(std::size_t rank, const RankAnswer& answer) {
 
 }  // namespace
 
-void RankReload::Stage(Json request, Deadline deadline) {
+// Ranks that receive while they commit prepare by opening the session with the publisher again, which is closed as soon
+// as they have staged: that comes last.
+void RankReload::Stage(Json request, bool prepares, Deadline deadline) {
+  request["prepare"] = prepares && !WritesLayers(ranks_.commit_policy());
   request["attempt"] = attempt_;
   request["timeout_ms"] = TimeWithin(deadline.Remaining()).count();
   own_versions_ = RanksNameTheirOwn(request);
@@ -53,13 +56,16 @@ void RankReload::Stage(Json request, Deadline deadline) {
   ExpectOneVersion(staged);
   report_ = MergeReports(staged.reports);
   reports_ = std::move(staged.reports);
+  prepared_ = std::ranges::all_of(staged.results, [](const Json& result) { return result.value("prepared", false); });
   if (!staged.error) return;
   if (NothingBegan(report_)) report_ = nullptr;
   Drop();
   throw Error(*staged.error);
 }
 
-void RankReload::Prepare() { ranks_.Call("prepare", Json::object(), Deadline::After(kCopyTimeout)); }
+void RankReload::Prepare() {
+  if (!std::exchange(prepared_, true)) ranks_.Call("prepare", Json::object(), Deadline::After(kCopyTimeout));
+}
 
 // A rank that is still at work on what is staged, for instance because it waits for a publisher, gives that up first.
 void RankReload::Drop() {
@@ -82,15 +88,17 @@ RankReload::Answers RankReload::Ask(const std::string& method, const Json& param
   };
   std::vector<Json> reports;
   std::vector<Json> lost;
+  std::vector<Json> results;
   const std::vector<RankAnswer> answers = ranks_.Try(method, params, deadline, heard);
   for (std::size_t rank = 0; rank < answers.size(); ++rank) {
     const RankAnswer& answer = answers[rank];
     Json report = answer.error ? LastWords(answer.progress) : answer.result.at("report");
     report["rank"] = rank;
     (answer.error ? lost : reports).push_back(std::move(report));
+    if (!answer.error) results.push_back(answer.result);
   }
   std::ranges::move(lost, std::back_inserter(reports));
-  return {std::move(reports), vote.why()};
+  return {std::move(reports), vote.why(), std::move(results)};
 }
 
 // Sets an error if the ranks took different versions, unless each names its own.
@@ -117,6 +125,7 @@ void RankReload::Commit(const std::vector<std::string>& served, bool keep, Deadl
   if (version() == Version()) report_["version"] = staged;  // all ranks are lost
   if (committed.error) throw Error(*committed.error);
   reports_ = std::move(committed.reports);
+  committed_ = std::move(committed.results);
 }
 
 // From the first rank's commit on there is no way back. What is staged survives its process, so a rank that fails in
@@ -188,11 +197,24 @@ void RankReload::Verify() {
   report_["ranks"] = Digests();
 }
 
+// The reports of ranks that have so little that they read it back while they committed; none unless all did.
+std::vector<Json> RankReload::ReadBackInCommit() const {
+  std::vector<Json> reports;
+  for (std::size_t rank = 0; rank < committed_.size(); ++rank) {
+    if (!committed_[rank].contains("read_back")) return {};
+    const Json& answer = committed_[rank]["read_back"];
+    if (answer.contains("error")) throw ErrorFromJson(answer["error"], "rank " + std::to_string(rank) + ": ");
+    reports.push_back(answer.at("report"));
+  }
+  return reports;
+}
+
 // Ranks that were started anew since the commit know nothing of it, whoever has started them. So what their memory
 // holds is compared with what was reported then.
 void RankReload::ReadBack(Deadline deadline) {
   try {
-    std::vector<Json> verified = ranks_.Call("verify", Json::object(), deadline);
+    std::vector<Json> verified = ReadBackInCommit();
+    if (verified.empty()) verified = ranks_.Call("verify", Json::object(), deadline);
     KeepWhatWasStaged(verified);
     reports_ = std::move(verified);
     return;

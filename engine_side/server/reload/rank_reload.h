@@ -18,9 +18,9 @@ class RankReload {
   RankReload(RankGroup& ranks, std::uint64_t attempt) : ranks_(ranks), attempt_(attempt) {}
 
   // Has all ranks stage what `request` names. If one fails, the others give up, and all drop what they have. Throws its
-  // error.
-  void Stage(Json request, Deadline deadline);
-  // Throws if any rank refuses to commit what it has staged.
+  // error. `prepares`: the commit follows soon, so that ranks may do in the same round what Prepare asks of them.
+  void Stage(Json request, bool prepares, Deadline deadline);
+  // Throws if any rank refuses to commit what it has staged. Asks none again.
   void Prepare();
   // Commits on all ranks, while no forward pass runs. There is no way back once it has begun. `served` is the digest of
   // what each rank serves, or empty before anything is served. With `keep`, ranks that keep a previous version keep
@@ -46,6 +46,7 @@ class RankReload {
   struct Answers {
     std::vector<Json> reports;   // by rank; lost ranks come last, with what they last reported
     std::optional<Error> error;  // the Vote's reason, if that is no
+    std::vector<Json> results;   // of the ranks that answered, by rank
   };
   Answers Ask(const std::string& method, const Json& params, Deadline deadline, bool receives);
   void ExpectOneVersion(Answers& answers) const;
@@ -54,15 +55,18 @@ class RankReload {
   bool RollBack(const std::vector<std::string>& served);
   bool TryRollBack(const std::vector<std::string>& served);
   void ReadBack(Deadline deadline);
+  std::vector<Json> ReadBackInCommit() const;
   void KeepWhatWasStaged(std::vector<Json>& later) const;
 
   RankGroup& ranks_;
   const std::uint64_t attempt_;
   bool own_versions_ = false;  // whether each rank names the version being loaded itself (RanksNameTheirOwn)
-  bool begun_ = false;         // to commit
+  bool prepared_ = false;
+  bool begun_ = false;  // to commit
   bool torn_ = false;
   std::uint64_t committed_by_ = 0;  // generation of the ranks that answered the commit
   std::vector<Json> reports_;       // the latest of all ranks, by rank
+  std::vector<Json> committed_;     // the ranks' answers to the commit, by rank
   Json report_;
 };
 

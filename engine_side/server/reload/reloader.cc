@@ -52,15 +52,20 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
   Json of_adapters = Json::object();
   RankReload reload(ranks_, attempt_ + 1);
   const std::string session = SessionName(ranks_.engine(), attempt_ + 1);
+  Deadline deadline = Deadline::After(kDefaultTimeout);
+  std::optional<PassedOver> passed_over;
   try {
     const PauseMode mode = PauseModeNamed(params.value("pause_mode", default_pause_mode_));
-    const Deadline deadline = Deadline::After(MillisecondsFrom(params, "timeout_ms", kDefaultTimeout));
+    deadline = Deadline::After(MillisecondsFrom(params, "timeout_ms", kDefaultTimeout));
     if (held != nullptr) ExpectCanBeHeld(ranks_.commit_policy());
     Enter("receiving", UnderWay{attempt_ + 1, begin});
-    const Json staged = Stage(reload, params, deadline);
+    const Json staged = Stage(reload, params, held == nullptr, deadline);
     std::vector<FilledAdapter> adapters = FillAdaptersOrDrop(reload, staged, deadline);
     for (const FilledAdapter& each : adapters) of_adapters[each.adapter.name] = each.report;
     Enter("staged");
+    if (IsGiven(params, "publisher")) {
+      passed_over.emplace(publishers_, params["publisher"].get<std::string>(), ranks_.keys(), before, reload.version());
+    }
     const Whole whole_before = LastWhole();
     Commit(reload, std::move(adapters), mode, held, deadline);
     KeepOrigin(params);
@@ -79,9 +84,8 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
     outcome["report"]["total_ms"] = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
     if (!of_adapters.empty()) outcome["report"]["adapters"] = std::move(of_adapters);
     if (IsGiven(params, "publisher")) {
-      const bool passes = outcome["ok"].get<bool>();
       outcome["report"]["passed_over"] =
-          passes ? PassedOver(params["publisher"].get<std::string>(), ranks_.keys(), before, reload.version()) : Json();
+          outcome["ok"].get<bool>() ? passed_over->List(reload.version(), deadline) : Json();
     }
   }
 
@@ -139,7 +143,7 @@ void Reloader::AwaitWord(const FilledAdapter& filled, HeldReload& held, HeldRelo
 }
 
 // Returns the params with what they did not say: the path that was loaded last, or where another engine lends.
-Json Reloader::Stage(RankReload& reload, const Json& params, Deadline deadline) {
+Json Reloader::Stage(RankReload& reload, const Json& params, bool prepares, Deadline deadline) {
   Json request = params;
   CheckOneSource(request);
   const bool path = IsGiven(request, "weights_path");
@@ -160,7 +164,7 @@ Json Reloader::Stage(RankReload& reload, const Json& params, Deadline deadline) 
   }
   ++attempt_;  // the ranks hear of it
   try {
-    reload.Stage(request, deadline);
+    reload.Stage(request, prepares, deadline);
   } catch (const Error& error) {
     if (!engine) throw;
     // Ranks know the lender's ranks alone, at addresses that nobody has named.

@@ -16,6 +16,7 @@
 #include "engine_side/server/reload/held_reload.h"
 #include "engine_side/server/reload/rank_reload.h"
 #include "layercast/version.h"
+#include "src/session/link/kept_peers.h"
 
 namespace layercast {
 
@@ -64,7 +65,7 @@ class Reloader {
   };
 
   static Json Progress(const UnderWay& reload, const std::vector<Json>& of_ranks);
-  Json Stage(RankReload& reload, const Json& params, Deadline deadline);
+  Json Stage(RankReload& reload, const Json& params, bool prepares, Deadline deadline);
   void AwaitWord(const RankReload& reload, HeldReload& held, HeldReload::Word next, Deadline deadline);
   std::vector<FilledAdapter> FillAdaptersOrDrop(RankReload& reload, const Json& params, Deadline deadline);
   std::vector<FilledAdapter> FillAdapters(const RankReload& reload, const Json& params, Deadline deadline);
@@ -90,6 +91,7 @@ class Reloader {
   AdapterRegistry& adapters_;
   AdapterLoads loads_;
   const std::string default_pause_mode_;
+  KeptPeers publishers_;  // to which questions go
 
   // The members below belong to the reloading thread.
   std::string own_endpoint_;

@@ -36,12 +36,6 @@ wire::VersionsAnswer AskVersions(const std::string& endpoint, const Keys& keys, 
                                    deadline);
 }
 
-wire::OfferedVersions AskOffered(const std::string& endpoint, const Keys& keys, wire::OfferedSince since,
-                                 Deadline deadline) {
-  return Ask<wire::OfferedVersions>(endpoint, keys, std::move(since), "asking what it has offered", "offered_versions",
-                                    deadline);
-}
-
 wire::PublishedFolder OrderFolder(const std::string& endpoint, const Keys& keys, wire::PublishFolder order,
                                   Deadline deadline) {
   return Ask<wire::PublishedFolder>(endpoint, keys, std::move(order), "having it publish", "published_folder",

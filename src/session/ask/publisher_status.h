@@ -15,9 +15,6 @@ wire::StatusAnswer AskPublisherStatus(const std::string& endpoint, const Keys& k
 // The same, for the versions that it keeps; `order` is a VersionsRequest, PinVersion, HoldVersion or EvictVersion.
 // Throws what the publisher refuses with, too.
 wire::VersionsAnswer AskVersions(const std::string& endpoint, const Keys& keys, wire::Message order, Deadline deadline);
-// What it has offered since a version.
-wire::OfferedVersions AskOffered(const std::string& endpoint, const Keys& keys, wire::OfferedSince since,
-                                 Deadline deadline);
 // Has the publisher publish a folder, and waits until the version is offered.
 wire::PublishedFolder OrderFolder(const std::string& endpoint, const Keys& keys, wire::PublishFolder order,
                                   Deadline deadline);

@@ -21,7 +21,8 @@
 #include "engine_side/server/group/reload_request.h"
 #include "engine_side/server/rank/previous_version.h"
 #include "engine_side/server/rank/process/call_queue.h"
-#include "engine_side/server/rank/process/pick_token.h"
+#include "engine_side/server/rank/process/forward_step.h"
+#include "engine_side/server/rank/process/progress_pace.h"
 #include "engine_side/server/rank/process/rank_peers.h"
 #include "engine_side/server/rank/rank_adapters.h"
 #include "engine_side/server/rank/rank_export.h"
@@ -38,9 +39,16 @@
 namespace layercast {
 namespace {
 
+// So much may be read back within the commit, which then ends a tenth of a millisecond later, and spares a round.
+constexpr std::uint64_t kVerifiedAtOnce = std::uint64_t{4} << 20;
+constexpr std::size_t kWorthGivingBack = std::size_t{16} << 20;
+
 // glibc keeps what is freed, for as long as a call goes on that may use it again (KeepFreedMemory in
-// cli/rank/rank_program.cc). What lay there may have been as large as the model.
-void GiveFreedMemoryBack() { ::malloc_trim(0); }
+// cli/rank/rank_program.cc). What lay there may have been as large as the model. To look for a little takes as long as
+// a small version, and the next one would have it again.
+void GiveFreedMemoryBack() {
+  if (::mallinfo2().fordblks >= kWorthGivingBack) ::malloc_trim(0);
+}
 
 class RankProcess {
  public:
@@ -104,6 +112,7 @@ class RankProcess {
     if (on_host) receiver.staging_memory = &memory_.staging();
     receiver.relay_takers = &relay_takers_;
     receiver.on_progress = [this](const ReloadProgress& made) {
+      if (!pace_.IsDue(made)) return;
       Json progress = ProgressToJson(made);
       progress["attempt"] = receiver_->attempt();
       stream_.Send({{"progress", std::move(progress)}});
@@ -188,10 +197,13 @@ class RankProcess {
   Json Stage(const Json& params) {
     receiver_->SetChannel(params.value("channel", options_.channel));
     TakeTimeout(params);
-    return Reported([&] {
+    Json answer = Reported([&] {
       receiver_->Stage(SourceOf(params), params.value("attempt", std::uint64_t{0}));
       if (!WritesLayers(options_.commit)) WriteVersion(options_.version_fd, receiver_->staged_version());
+      if (params.value("prepare", false)) receiver_->Prepare();
     });
+    answer["prepared"] = params.value("prepare", false);
+    return answer;
   }
 
   ReloadSource SourceOf(const Json& params) const {
@@ -261,12 +273,16 @@ class RankProcess {
   Json Commit(const Json& params) {
     TakeTimeout(params);
     const auto writing = lender_->Write();
-    return Reported([&] {
+    Json answer = Reported([&] {
       if (previous_ && serves_ && params.value("keep", false)) previous_->Keep();
       receiver_->Commit();
       serves_ = true;
       if (params.value("flush_kv_cache", true)) engine_->DropAll();
     });
+    if (!answer.contains("error") && receiver_->report().staged_bytes <= kVerifiedAtOnce) {
+      answer["read_back"] = Reported([this] { receiver_->VerifyServed(); });
+    }
+    return answer;
   }
 
   Json RollBack(const Json& /*params*/) {
@@ -333,27 +349,10 @@ class RankProcess {
                        comparing_.Begin(params["comparison"].get<std::uint64_t>()));
   }
 
-  // Runs one forward pass and picks one token for each step. Params: {"steps": [{"sequence", "tokens", "temperature",
-  // "top_p", "top_k", "seed", "index", "adapter"}]}. Returns {"picked": [...]}.
   Json Step(const Json& params) {
     // Ranks that were started anew may be called before the caller has noticed.
     if (!serves_) throw Error(ErrorCode::kFailedPrecondition, "a forward pass before this rank has any weights");
-    std::vector<std::vector<std::int32_t>> tokens;
-    std::vector<SequenceStep> steps;
-    for (const Json& step : params["steps"]) tokens.push_back(step["tokens"].get<std::vector<std::int32_t>>());
-    for (const Json& step : params["steps"]) {
-      steps.push_back({.sequence = step["sequence"].get<std::uint64_t>(),
-                       .tokens = tokens[steps.size()],
-                       .adapter = step.value("adapter", -1)});
-    }
-    const Logits logits = engine_->Forward(steps);
-    // All ranks of the last stage have the same logits; one answer is enough.
-    if (parallel_.engine_rank() != parallel_.sampling_rank()) return Json::object();
-    Json picked = Json::array();
-    for (std::size_t row = 0; row < logits.rows(); ++row) {
-      picked.push_back(PickToken(logits.row(row), params["steps"][row]));
-    }
-    return {{"picked", std::move(picked)}};
+    return ForwardStep(*engine_, parallel_, params);
   }
 
   Json Drop(const Json& params) {
@@ -367,6 +366,7 @@ class RankProcess {
   const ModelFiles files_;
   const ParallelConfig parallel_;
   TakerTally relay_takers_;
+  ProgressPace pace_;
   std::optional<RankPeers> peers_;        // on the CPU
   std::optional<RankAdapters> adapters_;  // nullopt: there are no slots
   std::unique_ptr<Engine> engine_;
