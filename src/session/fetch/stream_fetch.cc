@@ -19,6 +19,9 @@ namespace {
 
 // How long to wait for one of several publishers while nothing has come from any.
 constexpr std::chrono::milliseconds kTurn{2};
+// How long more tensors may come before the publisher is told of those that were taken. It waits for that only where
+// its window is full.
+constexpr std::chrono::milliseconds kMoreMayCome{1};
 
 using ChunksByTensor = std::map<std::uint32_t, std::vector<std::uint32_t>>;
 
@@ -92,6 +95,14 @@ class StreamFetch::Part {
     return true;
   }
 
+  // Tells the publisher that it may use the memory of what was taken again.
+  void TellDone() {
+    if (settled_ == told_) return;
+    chunks_.peer().link().Send(wire::TensorDone{settled_});
+    told_ = settled_;
+    untold_bytes_ = 0;
+  }
+
   // Keeps the session alive, stores what has come for later, as messages may be ahead of chunks, and says how far this
   // receiver is.
   void LookAtLink(const std::string& stage) {
@@ -110,7 +121,7 @@ class StreamFetch::Part {
     std::vector<Hash> hashes;     // of its chunks, if they are signed
     std::size_t left;             // how many are awaited
   };
-  // How many bytes are taken before the publisher is told that it may use their memory again, if more tensors are here.
+  // How many bytes are taken before the publisher is told of them though more tensors are here, or may come.
   static constexpr std::uint64_t kTellEvery = std::uint64_t{1} << 20;
 
   [[noreturn]] void RefuseOutOfPlace(const wire::Message& message) const {
@@ -189,10 +200,7 @@ class StreamFetch::Part {
       untold_bytes_ += static_cast<std::uint64_t>(chunks_.manifest().entry(ready.tensor).spec.num_bytes());
       settled_ = ready.sequence;
     }
-    if (settled_ == told_ || (!ready_.empty() && untold_bytes_ < kTellEvery)) return;
-    chunks_.peer().link().Send(wire::TensorDone{settled_});
-    told_ = settled_;
-    untold_bytes_ = 0;
+    if (ended() || untold_bytes_ >= kTellEvery) TellDone();
   }
 
   // Makes a call of the channel, whose errors then name the tensor: the channel knows only its offer. If a region is
@@ -212,7 +220,7 @@ class StreamFetch::Part {
   void CheckEnd(const wire::StreamEnd& end) {
     ended_ = true;
     Note(end.cost, chunks_.peer().share());
-    if (end.tensors == tensors_) return;
+    if (end.tensors == tensors_) return Settle();
     chunks_.peer().Refuse("says it sent " + std::to_string(end.tensors) + " tensors, got " + std::to_string(tensors_));
   }
 
@@ -272,7 +280,12 @@ void StreamFetch::AwaitMore() {
     return;
   }
   Part& part = *open_.front();
-  if (const std::optional<wire::Message> message = part.chunks().PollMessage(part.Stage(), step)) part.Take(*message);
+  std::optional<wire::Message> message = part.chunks().PollMessage(part.Stage(), kMoreMayCome);
+  if (!message) {
+    for (Part* each : open_) each->TellDone();
+    message = part.chunks().PollMessage(part.Stage(), step);
+  }
+  if (message) part.Take(*message);
 }
 
 void StreamFetch::LookAtLinks(const std::string& stage) {
