@@ -24,6 +24,7 @@
 #include "src/metrics/metrics_endpoint.h"
 #include "src/session/offer/offer_service.h"
 #include "src/session/takers/taker_tally.h"
+#include "src/tensor/adapter_tensor_name.h"
 #include "src/wire/frames.h"
 #include "trainer_side/declared_weights.h"
 #include "trainer_side/durable/durable_versions.h"
@@ -61,6 +62,16 @@ PublisherOptions Checked(PublisherOptions options) {
   ExpectWithin("eviction_time (ms)", std::chrono::milliseconds::rep{0}, options.eviction_time.count(),
                kLongest.count());
   return options;
+}
+
+// The norms are the base's, which engines that take adapters alone go on serving.
+void ExpectNoNoiseOfAdapters(const Manifest& manifest) {
+  const auto of_base = [](const Manifest::Entry& entry) { return !AdapterTensorName::Of(entry.spec.name); };
+  if (!manifest.noise() || std::ranges::any_of(manifest.entries(), of_base)) return;
+  throw Error(ErrorCode::kUnsupported,
+              manifest.version().ToString() +
+                  ": noise on the norms of a version of adapters alone: expected a base beside "
+                  "them, whose norms they are");
 }
 
 }  // namespace
@@ -151,6 +162,7 @@ class Publisher::Impl final : public VersionKeeper {
     kept_.FreeEvicted();
     auto state = options.mode == PublishMode::kStream ? OfferStream(options, std::move(weights))
                                                       : OfferSnapshot(options, weights);
+    ExpectNoNoiseOfAdapters(state->offered->manifest());
     if (auto same = kept_.Restored(state->offered->manifest().version(), *options.run)) return same;
     service_.Offer(state->offered);
     last_layout_ = state->offered->manifest().layout();
@@ -195,7 +207,10 @@ class Publisher::Impl final : public VersionKeeper {
 
   std::shared_ptr<PublishedState> OfferAgain(const StoredVersion& stored) {
     const Version& version = stored.version();
-    const PublishOptions options{.lineage = version.lineage, .step = version.step, .run = stored.record.run};
+    const PublishOptions options{.lineage = version.lineage,
+                                 .step = version.step,
+                                 .run = stored.record.run,
+                                 .noise = stored.record.manifest.noise()};
     auto state = OfferSnapshot(options, WeightsOf(durable_->store().folder(), stored.record));
     if (const Version& read = state->offered->manifest().version(); read != version) {
       throw Error(ErrorCode::kCorrupt, "its bytes in " + durable_->store().folder().ToString() + ": expected digest " +
@@ -230,6 +245,7 @@ class Publisher::Impl final : public VersionKeeper {
                                   .keeps = [this](const Device& device) { return service_.carries(device); },
                                   .pool = pool_,
                                   .kept = &copies_});
+    state->memory.manifest = state->memory.manifest.With(options.noise);
     const Offer offer{.id = service_.NextOfferId(), .tensors = state->memory.tensors, .device = state->memory.device};
     DigestsBySchedule digests = service_.DigestsOfAsked(state->memory.manifest.layout_digest(), offer);
     state->offered =
@@ -247,7 +263,8 @@ class Publisher::Impl final : public VersionKeeper {
     state->service = &service_;
     state->durable = durable_;
     state->walk = std::make_shared<WalkFunction>(std::move(weights.walk));
-    Manifest manifest = Manifest::OfLayout(options.lineage, options.step, std::move(layout), options.part);
+    Manifest manifest =
+        Manifest::OfLayout(options.lineage, options.step, std::move(layout), options.part).With(options.noise);
     Provenance provenance{.run = *options.run, .config = std::move(weights.config)};
     const auto stored = durable_ == nullptr ? nullptr : durable_->Stream(manifest, provenance, pool_);
     state->offered = std::make_shared<OfferedVersion>(

@@ -53,7 +53,8 @@ class LAYERCAST_PUBLIC CapturedBuffers {
   Digest ServedDigest() const;
 
   // A table of the same memory in which `view` has described each buffer anew. A view must stay inside the buffer that
-  // it is given, and keep its name. What Adopt's `current` returns is seen through `view` as well.
+  // it is given, and keep its name. (A table that is only read may show copies in host memory instead.) What Adopt's
+  // `current` returns is seen through `view` as well.
   CapturedBuffers SeenAs(std::function<CapturedBuffer(CapturedBuffer)> view) const;
 
   // A new stream of the device that buffers lie on. Null if all buffers are in host memory.

@@ -36,6 +36,7 @@ struct ReloadRequest {
   bool is_checkpoint_format = true;                              // of weights_path; false: FromPath says what it is
   bool partial = false;                 // the tensors may be a part of the model; other layers keep what they serve
   std::vector<std::string> may_keep{};  // with partial: layers, or modules above them; no others may be left out
+  bool clean = false;                   // without the noise that the version carries: ReloadSource
   bool allow_config_change = false;     // takes weights whose configuration differs from the engine's: ReloadSource
   // Of a publisher's version, or of the other engine: the LoRA adapters that are committed with the base, in one
   // moment;

@@ -16,6 +16,7 @@
 #include "layercast/checkpoint_source.h"
 #include "layercast/export.h"
 #include "layercast/keys/key_options.h"
+#include "layercast/noise/noise.h"
 #include "layercast/store/store_options.h"
 #include "layercast/tensor.h"
 #include "layercast/version.h"
@@ -113,6 +114,10 @@ struct PublishOptions {
   // *shadows* that version and all later ones: `lineage@step` then means the new run's, and the old ones go by their
   // digests. A version without a run counts to the lineage's latest.
   std::optional<std::string> run{};
+  // What engines add to their norms when they install the version (noise/noise_stages.h); the same on all ranks
+  // of a sharded trainer. It goes with the version, but is no part of its digest: what is published is clean. Not of a
+  // version of adapters alone.
+  std::optional<Noise> noise{};
 };
 
 // The run that this process belongs to, as its launcher names it: TORCHELASTIC_RUN_ID (but not "none", which torchrun
@@ -200,9 +205,10 @@ class LAYERCAST_PUBLIC Publisher {
   // Throws kCorrupt, naming tensor and index, on NaN or infinity; kInvalidArgument on a lineage or a run that is not
   // UTF-8 without control characters, of at most 1024 bytes, a config that is too long, a step that is not newer than
   // the last of its run, a run that another has followed, a repeated name (but for parts of a tensor that are apart), a
-  // part that leaves its tensor, a tensor without bytes, or no tensor; kFailedPrecondition if the walk of a Publish
-  // calls it; kUnsupported on a tensor in device memory if the build has no CUDA, or if it is borrowed and a channel
-  // does not reach it.
+  // part that leaves its tensor, a tensor without bytes, no tensor, or noise whose sigma is no finite number
+  // above 0; kFailedPrecondition if the walk of a Publish
+  // calls it; kUnsupported on noise of a version of adapters alone, on a tensor in device memory if the build has no
+  // CUDA, or if it is borrowed and a channel does not reach it.
   PublishedVersion Publish(const PublishOptions& options, Weights weights);
 
   // What is kept, and evicted versions that are still read.

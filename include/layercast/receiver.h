@@ -11,6 +11,7 @@
 
 #include "layercast/captured_buffers.h"
 #include "layercast/export.h"
+#include "layercast/noise/noise.h"
 #include "layercast/parallel.h"
 #include "layercast/receiver_options.h"
 #include "layercast/reload_source.h"
@@ -115,6 +116,12 @@ class LAYERCAST_PUBLIC Receiver {
   const ReloadReport& report() const;             // of the latest reload, also of one that failed
   // The buffers that the engine handed over. A buffer that the layout pads or transposes is shown as its tensor alone.
   const CapturedBuffers& captured() const;
+  // The noise that the norms are served with; empty: none. Of buffers whose memory outlived a process also if another
+  // process has committed it.
+  std::optional<Noise> noise() const;
+  // For what leaves the engine (an export, what it lends): the buffers, but with the norms as they were published. To
+  // be asked for again after each commit.
+  CapturedBuffers clean() const;
   // The version that is staged, which AdoptStaged takes after a crash. Throws kFailedPrecondition if none is, and
   // kUnsupported unless the policy is kStaged.
   const Version& staged_version() const;

@@ -10,6 +10,7 @@
 #include "layercast/commit_policy.h"
 #include "layercast/keys/key_options.h"
 #include "layercast/memory.h"
+#include "layercast/noise/noise.h"
 #include "layercast/progress.h"
 #include "layercast/transfer_cost.h"
 #include "layercast/weight_layout.h"
@@ -61,6 +62,8 @@ struct ReceiverOptions {
   std::chrono::milliseconds timeout{300'000};     // for a whole reload
   std::chrono::milliseconds peer_timeout{5'000};  // a publisher that is silent for so long counts as lost
   CommitPolicy commit = CommitPolicy::kStaged;
+  // What becomes of noise that versions carry. kPerEngine: the FNV-1a hash of `engine` is mixed into the seed.
+  NoiseUse noise = NoiseUse::kShared;
   // True: pieces go straight to their kernel tensors where the recipe allows it. False: all five stages everywhere.
   bool direct = true;
   // Told how far a reload has come: whenever it enters a stage; while bytes come, for each further hundredth of them
@@ -74,6 +77,10 @@ struct ReceiverOptions {
   // weights outlive its processes gives memory that does so too, and hands in the same memory again after a restart.
   // Null: host memory. Must outlive the receiver.
   MemoryResource* staging_memory = nullptr;
+  // Holds the norms' weights as they were published, where they are served with noise. Taken at the first reload; an
+  // engine whose weights outlive its processes gives memory that does so too. Null: host memory, taken when there is
+  // noise. Must outlive the receiver.
+  MemoryResource* norm_memory = nullptr;
   // Holds layer buffers and receive slots. Null: host memory that is reused until the reload ends. Must outlive the
   // receiver.
   MemoryResource* layer_memory = nullptr;

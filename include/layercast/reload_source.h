@@ -9,6 +9,7 @@
 
 #include "layercast/checkpoint_source.h"
 #include "layercast/export.h"
+#include "layercast/noise/noise.h"
 #include "layercast/tensor.h"
 #include "layercast/version.h"
 #include "layercast/weights_iterator.h"
@@ -39,6 +40,9 @@ struct LAYERCAST_PUBLIC ReloadSource {
   // A source whose configuration differs from the engine's in what is computed is refused: its tensors may fit, but the
   // engine would compute wrongly with them. True: it is taken, and ReloadReport::config_changes lists what differs.
   bool allow_config_change = false;
+  // If given, it is added to the norms instead of what the version says, whatever ReceiverOptions::noise is; sigma 0:
+  // the clean version is installed.
+  std::optional<Noise> noise{};
 };
 
 // Re-reads the last whole checkpoint that was committed from a path.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "layercast/export.h"
+#include "layercast/noise/noise.h"
 #include "layercast/tensor.h"
 #include "layercast/transfer_cost.h"
 #include "layercast/version.h"
@@ -69,6 +70,7 @@ struct LAYERCAST_PUBLIC ReloadReport {
   std::vector<SkippedName> skipped;
   std::vector<std::string> unused_rules;  // weight rules that touch no tensor of a whole version
   std::uint64_t elsewhere = 0;            // how many tensors other stages of the pipeline hold
+  std::optional<Noise> noise;             // added to the norms; empty: the clean version
   // Milliseconds by stage, one of kReloadStages. "connect" has the probe of channels in it, "verify" digests and
   // reading back, and "commit" also the copying of finished tensors into the staged copy. "plan" is there if the layout
   // was new.

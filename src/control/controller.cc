@@ -45,6 +45,7 @@ Json ReloadParams(const ReloadRequest& request) {
   if (request.previous) params["previous"] = true;
   if (request.partial) params["partial"] = true;
   if (request.allow_config_change) params["allow_config_change"] = true;
+  if (request.clean) params["noise"] = "off";
   if (!request.may_keep.empty()) params["may_keep"] = request.may_keep;
   const bool all = request.adapters == std::vector<std::string>{"*"};
   if (!request.adapters.empty()) params["adapters"] = all ? Json("*") : Json(request.adapters);

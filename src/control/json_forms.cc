@@ -17,6 +17,11 @@ Version VersionFromJson(const Json& json) {
           .digest = Digest::FromHex(json.at("digest").get<std::string>()).value_or(Digest{})};
 }
 
+Json NoiseToJson(const std::optional<Noise>& noise) {
+  if (!noise) return nullptr;
+  return {{"sigma", noise->sigma}, {"seed", noise->seed}, {"own", noise->own}};
+}
+
 std::chrono::milliseconds MillisecondsFrom(const Json& params, const char* field, std::chrono::milliseconds otherwise) {
   constexpr double kMost = std::numeric_limits<std::int32_t>::max();
   const double milliseconds = params.value(field, static_cast<double>(otherwise.count()));

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "layercast/error.h"
+#include "layercast/noise/noise.h"
 #include "layercast/version.h"
 
 namespace layercast {
@@ -20,6 +21,9 @@ using Json = nlohmann::ordered_json;
 Json VersionToJson(const std::optional<Version>& version);
 // Throws Json::exception, naming the field, if one is missing or has the wrong type.
 Version VersionFromJson(const Json& json);
+
+// {"sigma", "seed", "own"}; null if there is no noise.
+Json NoiseToJson(const std::optional<Noise>& noise);
 
 // The milliseconds in `field` of `params`, or `otherwise` if there is no such field. Throws kInvalidArgument if they
 // are not within 0 to 2^31 - 1, and Json::exception if the field is not a number.

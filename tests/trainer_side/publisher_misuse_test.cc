@@ -80,5 +80,21 @@ TEST(PublisherMisuse, AForkedChildCannotUseItAndEndsAllTheSame) {
   publisher->Publish({.lineage = "run", .step = 2}, Walking());
 }
 
+TEST(PublisherMisuse, NoiseIsOfABaseAndOfASigma) {
+  Publisher publisher({});
+  const auto refusal = [&](const Noise& noise, Weights weights, ErrorCode code) {
+    return ErrorOf([&] { publisher.Publish({.lineage = "run", .step = 1, .noise = noise}, std::move(weights)); }, code);
+  };
+  EXPECT_THAT(refusal({.sigma = -1}, Walking(), ErrorCode::kInvalidArgument), HasSubstr("finite sigma above 0"));
+  const Weights adapter{.specs = {}, .walk = [](std::span<const std::string>) {
+                          std::vector<NamedTensor> tensors = OneTensor();
+                          tensors.front().name = "adapters/policy/w";
+                          return MakeWeightsIterator(std::move(tensors));
+                        }};
+  EXPECT_THAT(refusal({.sigma = 0.1F}, adapter, ErrorCode::kUnsupported), HasSubstr("a version of adapters alone"));
+  publisher.Publish({.lineage = "run", .step = 1}, adapter);
+  publisher.Publish({.lineage = "run", .step = 2, .noise = Noise{.sigma = 0.1F}}, Walking());
+}
+
 }  // namespace
 }  // namespace layercast

@@ -63,9 +63,12 @@ void WatchedRun::Publish(const FoundCheckpoint& found) {
     log::warn("{} is not published: step {} is not after {}", Quote(found.path), found.step, *last_step_);
     return;
   }
-  const PublishedVersion published = publisher_.Publish(
-      {.lineage = options_.lineage, .step = found.step, .run = run_.empty() ? std::nullopt : std::optional(run_)},
-      Unchanged(found));
+  const PublishedVersion published =
+      publisher_.Publish({.lineage = options_.lineage,
+                          .step = found.step,
+                          .run = run_.empty() ? std::nullopt : std::optional(run_),
+                          .noise = options_.noise ? options_.noise(found.step) : std::nullopt},
+                         Unchanged(found));
   last_step_ = found.step;
   log::info("published {} from {}", published.version().ToString(), Quote(found.path));
 }

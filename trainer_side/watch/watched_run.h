@@ -22,6 +22,7 @@ class WatchedRun {
     std::string run;  // PublishOptions::run; a run that is resumed gets a name of its own behind it
     std::size_t retained_versions = 2;
     std::chrono::milliseconds quiet{2000};
+    std::function<std::optional<Noise>(std::uint64_t step)> noise{};  // of each version; empty: none
   };
   // `publisher` outlives it.
   WatchedRun(Publisher& publisher, const Options& options,

@@ -101,7 +101,8 @@ class AdapterReceiver::Impl {
     receiver_options_.engine += "/adapters";  // whose attempts are counted apart from those of the base
     receiver_options_.relay.clear();          // sessions are opened here, and know their slot's relay
     receiver_options_.keep_source = false;    // adapters are small, and come dense
-    receiver_options_.staging_memory = nullptr;
+    receiver_options_.staging_memory = receiver_options_.norm_memory = nullptr;
+    receiver_options_.noise = NoiseUse::kOff;  // of a version that has a base too: it is on the base's norms
     if (!receiver.relay.empty()) OpenRelays(receiver);
   }
 

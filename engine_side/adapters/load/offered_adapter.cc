@@ -55,6 +55,14 @@ const std::pair<const std::string, std::string>& Meant(const std::map<std::strin
           known);
 }
 
+// Publishers offer none such. It would have to be drawn on the norms of the base, which stays as it is.
+void ExpectNoNoiseOfAdapters(const Manifest& manifest) {
+  const auto of_base = [](const Manifest::Entry& entry) { return !AdapterTensorName::Of(entry.spec.name); };
+  if (!manifest.noise() || std::ranges::any_of(manifest.entries(), of_base)) return;
+  throw Error(ErrorCode::kUnsupported, "version " + manifest.version().ToString() +
+                                           " has noise, and adapters alone: expected a base beside them");
+}
+
 OfferedAdapter AtPublishers(const AdapterSource& source, const AskingRank& asking) {
   auto session = FetchSession::Open(source.publishers, asking.self, source.lineage, source.step, asking.options,
                                     asking.failpoints, asking.deadline);
@@ -63,6 +71,7 @@ OfferedAdapter AtPublishers(const AdapterSource& source, const AskingRank& askin
   const auto texts = AdapterTexts(session->configs().front());
   const auto& [name, text] = Meant(texts, source.name, "version " + version.ToString());
 
+  ExpectNoNoiseOfAdapters(manifest);
   OfferedAdapter offered;
   offered.name = name;
   offered.config_text = text;

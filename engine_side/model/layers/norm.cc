@@ -20,7 +20,9 @@ ParallelRMSNorm::ParallelRMSNorm(const LayerContext& context, std::int64_t size,
               epsilon),
       size_(size),
       replicas_(Divide("tp_size", context.parallel.tp_size, "the parts of a norm", parts)),
-      part_(context.parallel.tp_rank / replicas_) {}
+      part_(context.parallel.tp_rank / replicas_) {
+  SetFirstChannel(part_ * (size / parts));
+}
 
 std::vector<PlacedPiece> ParallelRMSNorm::Place(std::string_view name, std::string_view /*shard_id*/,
                                                 const TensorSpec& spec) const {

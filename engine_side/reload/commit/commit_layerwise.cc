@@ -9,7 +9,6 @@
 #include "engine_side/reload/commit/commit.h"
 #include "engine_side/reload/commit/old_bytes.h"
 #include "engine_side/reload/commit/places.h"
-#include "engine_side/reload/layout/served_digest.h"
 #include "src/base/rounding.h"
 
 namespace layercast {
@@ -31,9 +30,9 @@ class LayerwiseCommitter final : public Committer, private LayerSink {
     scratch_.clear();
   }
   void Commit() override { work().Wait(); }  // the last layer's Close has asked for the last byte
-  Digest digest() const override {
+  std::vector<Digest> digests() const override {
     digesting_->Finish();
-    return CombineDigests(parts_.layout, digests_);
+    return digests_;
   }
   bool RollBack() override { return old_->PutBack(); }
   void Forget() override { old_->Forget(); }

@@ -9,7 +9,6 @@
 #include "engine_side/reload/commit/committer.h"
 #include "engine_side/reload/commit/places.h"
 #include "engine_side/reload/commit/staging.h"
-#include "engine_side/reload/layout/served_digest.h"
 #include "src/base/digest/digest_all.h"
 
 namespace layercast {
@@ -44,11 +43,11 @@ class StagedCommitter final : public Committer, private LayerSink {
 
   // Computes those that Close has not computed: of tensors on a device, which are waited for once, and of those that
   // another process has staged.
-  Digest digest() const override {
+  std::vector<Digest> digests() const override {
     std::vector<Digest> all(digests_.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = digests_[i].value_or(Digest());
     for (const auto& place : places_.all()) DigestRest(*place, all);
-    return CombineDigests(parts_.layout, all);
+    return all;
   }
 
   bool RollBack() override { return !wrote_; }

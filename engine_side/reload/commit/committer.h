@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "engine_side/reload/layout/kernel_layout.h"
 #include "engine_side/reload/layout/layer_sink.h"
@@ -25,8 +26,9 @@ class Committer {
   virtual void Drop() = 0;
   // To be called when every layer was closed. When it returns, the captured buffers hold the whole version.
   virtual void Commit() = 0;
-  // The digest of what was closed, which is what the captured buffers will read back (CapturedBuffers::ServedDigest).
-  virtual Digest digest() const = 0;
+  // The digest of each kernel tensor that was closed, which is what the captured buffers will read back. All together
+  // they make CapturedBuffers::ServedDigest (CombineDigests).
+  virtual std::vector<Digest> digests() const = 0;
 
   // Puts back what the captured buffers held at the latest Forget. Returns false if some of that was overwritten and
   // not kept. May be called again after it threw, and by a process that follows one that died.

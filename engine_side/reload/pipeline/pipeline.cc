@@ -117,9 +117,14 @@ void ReloadPipeline::FinishInSink(std::uint32_t layer, StageClock::Scope& timing
   quantize_.CheckExponents(planned);
   part_scales_.Run(planned);
   derive_.Run(planned);
+  AddNoise(planned);
   timing.Enter(clock_[Stage::kCommit]);
   CloseInSink(planned);
   ++layers_done_;
+}
+
+void ReloadPipeline::AddNoise(const PlannedLayer& layer) {
+  if (parts_.noise != nullptr) parts_.noise->Install(parts_.layout.TensorsOf(layer), parts_.sink, parts_.work);
 }
 
 void ReloadPipeline::FillUnsuppliedInSink(std::uint32_t layer) {
@@ -299,14 +304,17 @@ void ReloadPipeline::ProcessUnsuppliedLayers() {
 }
 
 // Copies the served tensors into the sink, like those that came, so that every commit policy and digest sees a whole
-// version.
+// version. Norms begin anew from what was published of them.
 void ReloadPipeline::KeepServed(const PlannedLayer& layer) {
   const StageClock::Scope timing(clock_[Stage::kCommit]);
   const std::span<const KernelTensor> tensors = parts_.layout.TensorsOf(layer);
   parts_.sink.Open(tensors);
   for (const KernelTensor& tensor : tensors) {
-    parts_.work.CopyStrided(tensor.destination, parts_.sink.BytesOf(tensor));
+    const std::span<std::byte> bytes = parts_.sink.BytesOf(tensor);
+    if (parts_.noise != nullptr && parts_.noise->WriteClean(tensor, bytes, parts_.work)) continue;
+    parts_.work.CopyStrided(tensor.destination, bytes);
   }
+  AddNoise(layer);
   CloseInSink(layer);
   ++layers_kept_;
 }

@@ -2,7 +2,7 @@
 // as its last planned byte has arrived. First loads and reloads, from files and from the wire, all go through it.
 //
 //   piece -> layer_buffer -> materialize -> fuse_and_shard -> [layer covered] -> quantize -> part_scales -> derive
-//         -> sink
+//         -> noise -> sink
 //
 // If a layer's recipe and pieces allow it, its pieces go straight to the sink (`direct`): this gives the same bytes in
 // one pass over memory, and buffers nothing.
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine_side/plan/piece.h"
+#include "engine_side/reload/noise/norm_noise.h"
 #include "engine_side/reload/pipeline/amax_table.h"
 #include "engine_side/reload/pipeline/derive.h"
 #include "engine_side/reload/pipeline/layer_buffer.h"
@@ -37,6 +38,7 @@ struct PipelineParts {
   WorkerPool& pool;
   FailPoints& failpoints;
   std::uint64_t buffer_limit = 0;  // LayerBuffer's `limit`
+  NormNoise* noise = nullptr;      // of the version, which was begun; null: none
 };
 
 // Resource; one thread only; for one version. What it borrows must outlive it.
@@ -82,6 +84,7 @@ class ReloadPipeline {
   void OpenInSink(std::uint32_t layer);
   void FinishInSink(std::uint32_t layer, StageClock::Scope& timing);
   void CloseInSink(const PlannedLayer& layer);
+  void AddNoise(const PlannedLayer& layer);
   void FillUnsuppliedInSink(std::uint32_t layer);
 
   PipelineParts parts_;

@@ -63,6 +63,7 @@ std::string ReloadReport::ToJson() const {
   for (const SkippedName& tensor : skipped) json["skipped"].push_back({{"name", tensor.name}, {"rule", tensor.rule}});
   json["unused_rules"] = unused_rules;
   json["elsewhere"] = elsewhere;
+  json["noise"] = NoiseToJson(noise);
   json["stage_ms"] = Json::object();
   for (const auto& [stage, milliseconds] : stage_ms) json["stage_ms"][stage] = milliseconds;
   json["total_ms"] = total_ms;

@@ -25,7 +25,8 @@ ReloadAttempt::ReloadAttempt(Environment environment, std::shared_ptr<const Prep
                  .work = environment_.work,
                  .pool = environment_.pool,
                  .failpoints = environment_.failpoints,
-                 .buffer_limit = environment_.buffer_limit},
+                 .buffer_limit = environment_.buffer_limit,
+                 .noise = environment_.noise},
                 direct ? std::span<const Piece>(schedule().pieces) : std::span<const Piece>()),
       summaries_(manifest_.summaries()) {
   CheckAliases();  // as far as digests are known by now

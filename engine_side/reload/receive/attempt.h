@@ -30,6 +30,7 @@ class ReloadAttempt final : public FetchSink {
     std::uint64_t buffer_limit;
     std::function<void()> say_came;  // called after each chunk
     std::stop_token stop;            // once requested, no chunk is taken
+    NormNoise* noise = nullptr;      // PipelineParts'
   };
   // `prepared` was made for the manifest's layout. `snapshot`: the version comes by the schedule for snapshots,
   // otherwise by that for streams. `direct`: layers may be processed directly.

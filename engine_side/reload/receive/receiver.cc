@@ -47,7 +47,7 @@ class Receiver::Impl {
     failpoints_.Suspend(!reload);
     attempt_ = attempt != 0 ? attempt : attempt_.load() + 1;
     OrFail([&] {
-      if (source.partial) CheckMayBePartial(source);
+      if (source.partial) ExpectMayBePartial(source, served_.version().has_value());
       stager_.Open(std::move(source), attempt_, served_, stop_.Begin(attempt_));
       if (!WritesLayers()) staged_ = stager_.Receive();
     });
@@ -88,7 +88,7 @@ class Receiver::Impl {
       throw;
     }
     writing_ = false;
-    served_.Become(staged_);
+    served_.Become(staged_, stager_.noise());
     report_.served_digest = staged_.digest;
     report_.total_ms = total_ms_at_commit_ = MillisecondsSince(begin_);
     verify_ms_at_commit_ = report_.stage_ms["verify"];
@@ -98,7 +98,7 @@ class Receiver::Impl {
   bool RollBack() {
     if (phase_ == Phase::kReceiving) Abandon();  // otherwise the rest would still be written
     writing_ = false;
-    return served_.RollBack(stager_.committer(), report_.version);
+    return served_.RollBack(stager_.committer(), stager_.noise(), report_.version);
   }
 
   void VerifyServed() {
@@ -133,7 +133,7 @@ class Receiver::Impl {
 
   void LoseServed() {
     ReleaseMemory();
-    served_.Discard();
+    served_.Discard(stager_.noise());
   }
 
   void RecordMetadata() {
@@ -202,22 +202,12 @@ class Receiver::Impl {
   const std::optional<Torn>& torn() const { return served_.torn(); }
   const ReloadReport& report() const { return report_; }
   const CapturedBuffers& captured() const { return captured_; }
+  std::optional<Noise> noise() { return stager_.noise().served(); }
+  CapturedBuffers clean() { return stager_.noise().Clean(captured_); }
 
  private:
   using Clock = std::chrono::steady_clock;
   enum class Phase { kIdle, kReceiving, kStaged };  // kStaged: Commit may be called
-
-  void CheckMayBePartial(const ReloadSource& source) const {
-    if (source.from->form() != VersionSource::Form::kCheckpoint) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "a partial version: expected tensors of a checkpoint, got kernel tensors");
-    }
-    if (served_.version()) return;
-    throw Error(
-        ErrorCode::kFailedPrecondition,
-        "a partial version keeps what is served of the layers that it leaves out: expected a whole version to be "
-        "served, got none");
-  }
 
   static double MillisecondsSince(Clock::time_point begin) {
     return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
@@ -234,7 +224,7 @@ class Receiver::Impl {
     report_.buffers_digest = buffers_digest_;
     begin_ = Clock::now();
     prepared_ = false;
-    OrFail([&] { served_.Settle(stager_.committer()); });
+    OrFail([&] { served_.Settle(stager_.committer(), stager_.noise()); });
   }
 
   void ExpectNoLayerwiseReload() const {
@@ -394,6 +384,8 @@ const std::optional<Version>& Receiver::version() const { return impl_->version(
 const std::optional<Torn>& Receiver::torn() const { return impl_->torn(); }
 const ReloadReport& Receiver::report() const { return impl_->report(); }
 const CapturedBuffers& Receiver::captured() const { return impl_->captured(); }
+std::optional<Noise> Receiver::noise() const { return impl_->noise(); }
+CapturedBuffers Receiver::clean() const { return impl_->clean(); }
 const Version& Receiver::staged_version() const { return impl_->staged_version(); }
 
 }  // namespace layercast

@@ -1,10 +1,12 @@
-// What a rank's captured buffers hold: one whole version, or parts of two, when they are torn. Used by the receiver.
+// What a rank's captured buffers hold: one whole version, or parts of two, when they are torn; the record of their
+// norms' noise is moved with it. Used by the receiver.
 #pragma once
 
 #include <memory>
 #include <optional>
 
 #include "engine_side/reload/commit/committer.h"
+#include "engine_side/reload/noise/norm_noise.h"
 #include "engine_side/reload/receive/staged_version.h"
 #include "layercast/receiver.h"
 #include "layercast/version.h"
@@ -25,18 +27,18 @@ class ServedVersion {
   const std::shared_ptr<const SourceCopy>& source() const { return source_; }
 
   // To be called when a reload begins: what is served now is what a failure goes back to.
-  void Settle(Committer& committer);
+  void Settle(Committer& committer, NormNoise& noise);
   // To be called when the version `staged` was committed.
-  void Become(const StagedVersion& staged);
+  void Become(const StagedVersion& staged, NormNoise& noise);
   // To be called when the commit of `to` failed. Returns true if what was served before is served again, and false if
   // the captured buffers are now torn. If the committer throws, they are torn too.
-  bool RollBack(Committer& committer, const Version& to);
+  bool RollBack(Committer& committer, NormNoise& noise, const Version& to);
   // To be called when the captured buffers do not hold what was committed: they are torn. If nothing was committed
   // since the reload began, the committer does not know what changed, and only the commit of a whole version repairs
   // the state.
   void Lose();
   // To be called when what the captured buffers held was given up. Does nothing if no version was served.
-  void Discard();
+  void Discard(NormNoise& noise);
 
  private:
   struct Whole {

@@ -14,6 +14,7 @@ namespace layercast {
 struct StagedVersion {
   Version version;
   Digest digest;                   // what the captured buffers will read back once it is committed
+  Digest clean;                    // the same without the version's noise
   std::optional<Origin> origin{};  // if its source can be read again
   // Its bytes as they came, if the receiver keeps them; the other owners are what serves it, and sessions.
   std::shared_ptr<const SourceCopy> source{};

@@ -4,12 +4,14 @@
 #include <utility>
 
 #include "engine_side/plan/kept_layers.h"
+#include "engine_side/reload/layout/served_digest.h"
 #include "engine_side/reload/pipeline/stage_clock.h"
 #include "engine_side/reload/prequantized/quantized_layers.h"
 #include "engine_side/reload/sources/kernel_taker.h"
 #include "layercast/error.h"
 #include "src/base/naming_source.h"
 #include "src/base/stop_check.h"
+#include "src/noise/fnv.h"
 #include "src/transport/all/transports.h"
 
 namespace layercast {
@@ -53,6 +55,16 @@ std::unique_ptr<Module> GivenTree(std::unique_ptr<Module> model, const ParallelC
                                                  RankText(parallel) + ", got one of " + RankText(*of_tree));
   }
   return model;
+}
+
+void ExpectMayBePartial(const ReloadSource& source, bool serves) {
+  if (source.from->form() != VersionSource::Form::kCheckpoint) {
+    throw Error(ErrorCode::kInvalidArgument, "a partial version: expected tensors of a checkpoint, got kernel tensors");
+  }
+  if (serves) return;
+  throw Error(ErrorCode::kFailedPrecondition,
+              "a partial version keeps what is served of the layers that it leaves out: expected a whole version to be "
+              "served, got none");
 }
 
 Stager::Stager(std::unique_ptr<Module> model, ParallelConfig parallel, const QuantizationConfig& quantization,
@@ -128,7 +140,7 @@ StagedVersion Stager::Receive() {
   EnterStage("receive");
   request_.from->Receive(context_, attempt_->wanted());
   StagedVersion staged = FinishAttempt();
-  request_.from->Check(staged.digest);
+  request_.from->Check(staged.digest, staged.clean);
   if (staged_record_) staged_record_->Note(staged.version, staged.digest);
   Abandon();
   return staged;
@@ -157,12 +169,23 @@ StagedVersion Stager::Adopt(const Version& version) {
   committer().Begin();  // forgets digests: they are made anew from the bytes that lie there
   report_.version = version;
   report_.staged_bytes = layout().staged_bytes();
+  report_.noise = noise().staged();
   const Digest expected = staged_record_->Find(version);
   StagedVersion staged = Digested(version);
   if (staged.digest == expected) return staged;
   throw Error(ErrorCode::kCorrupt, "the staging memory does not hold " + version.ToString() +
                                        " as it was staged: digest expected " + expected.ToHex() + ", got " +
                                        staged.digest.ToHex());
+}
+
+// As the request says, else as the version says and the engine wants it.
+std::optional<Noise> Stager::NoiseFor(const Manifest& manifest) const {
+  std::optional<Noise> noise = request_.noise ? request_.noise : manifest.noise();
+  if (!noise || noise->sigma == 0) return std::nullopt;
+  if (request_.noise) return noise;
+  if (options_.noise == NoiseUse::kOff) return std::nullopt;
+  if (options_.noise == NoiseUse::kPerEngine) noise->own = Fnv1a(options_.engine);
+  return noise;
 }
 
 LayerSink& Stager::BeginWriting() {
@@ -205,18 +228,22 @@ void Stager::BeginAttempt(Opened opened) {
   std::shared_ptr<const PreparedLayout> prepared = NamingSource(opened.from, [&] { return Prepare(opened); });
   CheckConfigs(opened.configs);
   report_.staged_bytes = layout().staged_bytes();
+  report_.noise = NoiseFor(opened.manifest);
   version_ = std::move(opened.version);
   origin_ = std::move(opened.origin);
   // Nothing is made of kernel tensors, so their order does not matter.
   const bool direct = form() == VersionSource::Form::kKernel || (opened.in_order && options_.direct);
+  LayerSink& sink = BeginWriting();
+  noise().Begin(report_.noise);
   attempt_ = std::make_unique<ReloadAttempt>(ReloadAttempt::Environment{.recipes = recipes_,
-                                                                        .sink = BeginWriting(),
+                                                                        .sink = sink,
                                                                         .work = work(),
                                                                         .pool = pool_,
                                                                         .failpoints = failpoints_,
                                                                         .buffer_limit = options_.buffer_limit,
                                                                         .say_came = [this] { NoteCame(); },
-                                                                        .stop = context_.stop},
+                                                                        .stop = context_.stop,
+                                                                        .noise = &noise()},
                                              std::move(prepared), std::move(opened.manifest), opened.snapshot, direct);
   progress_.Expect(attempt_->bytes_awaited(), attempt_->layers_awaited());
 }
@@ -224,6 +251,7 @@ void Stager::BeginAttempt(Opened opened) {
 // To be called when the attempt has everything, so that the committer holds a whole version.
 StagedVersion Stager::FinishAttempt() {
   attempt_->Finish();
+  noise().Finish();
   NoteCame();
   attempt_->Describe(report_);
   if (!request_.partial && form() != VersionSource::Form::kKernel) {
@@ -241,7 +269,10 @@ void Stager::NoteCame() { progress_.Came(attempt_->bytes(), attempt_->layers());
 StagedVersion Stager::Digested(const Version& version) {
   const StageClock::Scope timing(report_.stage_ms["verify"]);
   EnterStage("verify");
-  return {version, committer().digest()};
+  std::vector<Digest> digests = committer().digests();
+  const Digest staged = CombineDigests(layout(), digests);
+  noise().PutCleanDigests(digests);
+  return {.version = version, .digest = staged, .clean = CombineDigests(layout(), digests)};
 }
 
 const KernelLayout& Stager::layout() {
@@ -250,6 +281,11 @@ const KernelLayout& Stager::layout() {
     layout_.emplace(LoadPlan::WithoutTensors(*model_), recipes_, captured_, quantization_.layout);
   }
   return *layout_;
+}
+
+NormNoise& Stager::noise() {
+  if (!noise_) noise_.emplace(*model_, layout(), options_.norm_memory, host_memory_);
+  return *noise_;
 }
 
 Committer& Stager::committer() {

@@ -15,6 +15,7 @@
 #include "engine_side/reload/commit/committer.h"
 #include "engine_side/reload/commit/staged_record.h"
 #include "engine_side/reload/layout/kernel_layout.h"
+#include "engine_side/reload/noise/norm_noise.h"
 #include "engine_side/reload/receive/attempt.h"
 #include "engine_side/reload/receive/served_version.h"
 #include "engine_side/reload/receive/staged_version.h"
@@ -30,6 +31,9 @@ namespace layercast {
 // Returns `model`, as a host program gives it. Throws kInvalidArgument if it is null, or another rank's than
 // `parallel`.
 std::unique_ptr<Module> GivenTree(std::unique_ptr<Module> model, const ParallelConfig& parallel);
+
+// Throws unless a partial version may come from there, to an engine that serves a whole version or none.
+void ExpectMayBePartial(const ReloadSource& source, bool serves);
 
 // Resource; one thread only. What it borrows outlives it.
 class Stager {
@@ -74,6 +78,8 @@ class Stager {
   void EnterStage(const char* stage) { progress_.Enter(stage, report_.version); }
   // The committer. The first call makes it, and throws if the engine's captured buffers do not fit the model.
   Committer& committer();
+  // The noise of the norms. The first call makes it, and throws likewise.
+  NormNoise& noise();
 
  private:
   VersionSource::Form form() const { return request_.from->form(); }
@@ -84,6 +90,7 @@ class Stager {
   StagedVersion Digested(const Version& version);
   // The sink for the layers of a new version, which replaces what is staged.
   LayerSink& BeginWriting();
+  std::optional<Noise> NoiseFor(const Manifest& manifest) const;
   StageWork& work();
   // The engine's kernel tensors. They are the same for every version, in whatever form the version comes.
   const KernelLayout& layout();
@@ -115,6 +122,7 @@ class Stager {
   std::optional<const KernelLayout> layout_;        // of the model in full precision
   std::unique_ptr<Committer> committer_;            // refers to layout_
   std::optional<StagedRecord> staged_record_;       // made with it, if staging may outlive the process
+  std::optional<NormNoise> noise_;                  // refers to layout_
   std::vector<SourceConfig> agreed_configs_;        // of the last source that differed in nothing
 
   // What Open or Begin has opened.

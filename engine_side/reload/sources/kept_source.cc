@@ -23,7 +23,7 @@ class KeptSource final : public WalkSource {
     return {.manifest = KernelManifest(version_.lineage, specs_, *context.layout), .version = version_};
   }
 
-  void Check(const Digest& staged) const override {
+  void Check(const Digest& staged, const Digest& /*clean*/) const override {
     if (staged == served_digest_) return;
     throw Error(ErrorCode::kCorrupt, "the previous version, " + version_.ToString() +
                                          ": digest of its served bytes expected " + served_digest_.ToHex() + ", got " +

@@ -25,19 +25,22 @@ class LenderSource final : public PeerSource {
     const PeerSession& peers = context.peers;
     context.report.version = version_;
     from_ = peers.Peers();
-    return {.manifest = NamingSource(
-                from_, [&] { return KernelManifest(version_.lineage, lent.manifest.specs(), *context.layout); }),
+    return {.manifest = NamingSource(from_,
+                                     [&] {
+                                       return KernelManifest(version_.lineage, lent.manifest.specs(), *context.layout)
+                                           .With(lent.manifest.noise());
+                                     }),
             .from = from_,
             .configs = peers.configs(),
             .snapshot = peers.is_snapshot(),
             .version = version_};
   }
 
-  // What arrives is what the lender's buffers read back as, and this engine's buffers must read back the same.
-  void Check(const Digest& staged) const override {
-    if (staged == served_digest_) return;
+  // What arrives is what the lender's buffers read back as, but for noise, which each engine adds for itself.
+  void Check(const Digest& /*staged*/, const Digest& clean) const override {
+    if (clean == served_digest_) return;
     throw Error(ErrorCode::kCorrupt, from_ + ": " + version_.ToString() + ": digest of its served bytes expected " +
-                                         served_digest_.ToHex() + ", got " + staged.ToHex());
+                                         served_digest_.ToHex() + ", got " + clean.ToHex());
   }
 
  private:

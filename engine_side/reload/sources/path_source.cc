@@ -60,7 +60,7 @@ class PathSource final : public WalkSource {
     return opened;
   }
 
-  void Check(const Digest& staged) const override {
+  void Check(const Digest& staged, const Digest& /*clean*/) const override {
     if (files_) files_->label().CheckServedDigest(staged);
   }
 

@@ -91,8 +91,9 @@ class VersionSource {
   virtual Opened Open(const SourceContext& context) = 0;
   // May be called once, after Open, perhaps much later.
   virtual void Receive(const SourceContext& context, const Wanted& wanted) = 0;
-  // To be called when all bytes are staged, and have this digest. Throws kCorrupt if the source has named another one.
-  virtual void Check(const Digest& /*staged*/) const {}
+  // To be called when all bytes are staged. `staged` is their digest, `clean` that which they have without the
+  // version's noise. Throws kCorrupt if the source has named another one.
+  virtual void Check(const Digest& /*staged*/, const Digest& /*clean*/) const {}
   // LetGo ends what others have to keep alive for an open source. Reach takes it up again before Receive, and throws if
   // the source is no longer there, or no longer what was opened.
   virtual void LetGo(const SourceContext& /*context*/) {}

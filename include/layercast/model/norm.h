@@ -18,13 +18,17 @@ class LAYERCAST_PUBLIC RMSNorm : public Module {
   RMSNorm(const LayerContext& context, std::int64_t size, double epsilon = 1e-6);
   double epsilon() const { return epsilon_; }
   NormStyle style() const { return style_; }
+  // Of the whole norm, the first channel that this rank holds.
+  std::int64_t first_channel() const { return first_channel_; }
 
  protected:
   RMSNorm(std::string class_name, const LayerContext& context, std::int64_t local_size, ShardAxis axis, double epsilon);
+  void SetFirstChannel(std::int64_t channel) { first_channel_ = channel; }
 
  private:
   double epsilon_;
   NormStyle style_;
+  std::int64_t first_channel_ = 0;
 };
 
 // An RMS norm, "weight" [size / parts], over `size` elements of which ranks hold equal parts. The mean is taken over

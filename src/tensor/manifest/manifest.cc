@@ -73,6 +73,14 @@ Manifest Manifest::OfLayout(std::string lineage, std::uint64_t step, std::shared
   return {std::move(lineage), step, std::move(layout), std::move(summaries), part};
 }
 
+Manifest Manifest::With(const std::optional<Noise>& noise) const {
+  Manifest with = *this;
+  with.noise_ = noise;
+  const std::string problem = noise ? manifest_form::NoiseProblem(*noise) : "";
+  if (problem.empty()) return with;
+  throw Error(ErrorCode::kInvalidArgument, "manifest: noise: " + problem);
+}
+
 std::vector<TensorSpec> Manifest::specs() const {
   std::vector<TensorSpec> specs;
   specs.reserve(size());
@@ -108,7 +116,7 @@ std::vector<std::byte> Manifest::Encode() const {
   form.Reserve(layout_->form().size() + size() * manifest_form::kSummaryBytes + manifest_form::kMostLabelBytes);
   form.PutBytes(layout_->form());
   manifest_form::PutSummaries(summaries_, as_listed, form);
-  manifest_form::PutLabel(version_, part_, form);
+  manifest_form::PutLabel(version_, part_, noise_, form);
   return std::move(form).Take();
 }
 
@@ -119,7 +127,8 @@ Manifest Manifest::Decode(std::span<const std::byte> bytes, std::shared_ptr<cons
       contents.layout = std::make_shared<const ManifestLayout>(std::move(contents.tensors), contents.shared);
     }
     return Manifest(std::move(contents.lineage), contents.step, std::move(contents.layout),
-                    std::move(contents.summaries), contents.part);
+                    std::move(contents.summaries), contents.part)
+        .With(contents.noise);
   } catch (const Error& error) {
     // What is an invalid argument from a caller is corrupt when it comes as bytes.
     throw Error(ErrorCode::kCorrupt, error.what());

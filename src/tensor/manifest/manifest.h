@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "layercast/noise/noise.h"
 #include "layercast/tensor.h"
 #include "layercast/version.h"
 #include "src/tensor/manifest/manifest_layout.h"
@@ -85,6 +86,12 @@ class Manifest {
   std::uint64_t total_bytes() const { return layout_->total_bytes(); }  // of a part of a tensor, that part's
   // Which of the version's manifests this is, if several publishers have one each.
   const VersionPart& part() const { return part_; }
+  // What engines are to add to their norms. It is in the form, and so in what is signed, but in no digest: the
+  // version's weights are the same without it, and are what engines export and lend.
+  const std::optional<Noise>& noise() const { return noise_; }
+  // The same manifest with that noise. Throws kInvalidArgument on a sigma that is no finite number above 0, and on one
+  // of an engine's own.
+  Manifest With(const std::optional<Noise>& noise) const;
 
   // The version's digest depends on the weights alone, not on the version's name or on the order of the tensors.
   const Version& version() const { return version_; }
@@ -107,6 +114,7 @@ class Manifest {
   std::vector<TensorSummary> summaries_;
   Version version_;
   VersionPart part_;
+  std::optional<Noise> noise_;
 };
 
 }  // namespace layercast

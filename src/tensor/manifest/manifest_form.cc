@@ -89,6 +89,14 @@ void Label(auto& archive, auto& lineage, auto& step, auto& part, bool shared) {
   archive.Set(part, VersionPart{static_cast<int>(rank), static_cast<int>(ranks)});
 }
 
+// It is there if anything is.
+void NoiseFields(auto& archive, Is<Noise> auto& noise) {
+  archive.Float(noise.sigma, "the noise's sigma");
+  archive.Number(noise.seed, "the noise's seed");
+  const std::string problem = NoiseProblem(noise);
+  if (!problem.empty()) archive.Refuse("noise: " + problem);
+}
+
 void GetLayout(ArchiveReader& in, Contents& contents) {
   std::uint32_t count = 0;
   Header(in, contents.shared, count);
@@ -138,8 +146,15 @@ void PutSummaries(std::span<const TensorSummary> summaries, std::span<const std:
   for (const std::uint32_t index : order) Summary(out, summaries[index]);
 }
 
-void PutLabel(const Version& version, const VersionPart& part, ArchiveWriter& out) {
+std::string NoiseProblem(const Noise& noise) {
+  if (noise.own != 0) return "expected none of an engine's own";
+  if (std::isfinite(noise.sigma) && noise.sigma > 0) return {};
+  return "expected a finite sigma above 0, got " + std::to_string(noise.sigma);
+}
+
+void PutLabel(const Version& version, const VersionPart& part, const std::optional<Noise>& noise, ArchiveWriter& out) {
   Label(out, version.lineage, version.step, part, part.ranks != 1);
+  if (noise) NoiseFields(out, *noise);
 }
 
 Contents Get(std::span<const std::byte> bytes, std::shared_ptr<const ManifestLayout> known) {
@@ -156,6 +171,7 @@ Contents Get(std::span<const std::byte> bytes, std::shared_ptr<const ManifestLay
   contents.summaries.reserve(tensors.size());
   for (const LaidOutTensor& tensor : tensors) contents.summaries.push_back(GetSummary(in, tensor.spec));
   Label(in, contents.lineage, contents.step, contents.part, contents.shared);
+  if (in.remaining() != 0) NoiseFields(in, contents.noise.emplace());
   in.ExpectEnd();
   return contents;
 }

@@ -110,6 +110,7 @@ class Merger {
       : manifests_(manifests), endpoints_(endpoints) {}
 
   MergedVersion Run() {
+    CheckNoise();
     List();
     std::vector<ManifestEntry> entries;
     HeldParts parts;
@@ -120,7 +121,8 @@ class Merger {
       entries.push_back(Whole(held, of_tensor));
     }
     const Version& version = manifests_.front().version();
-    return {Manifest(version.lineage, version.step, std::move(entries)), std::move(parts)};
+    return {Manifest(version.lineage, version.step, std::move(entries)).With(manifests_.front().noise()),
+            std::move(parts)};
   }
 
  private:
@@ -147,6 +149,15 @@ class Merger {
     throw Error(ErrorCode::kInvalidArgument, Quote(of.tensor->spec.name) + " (" +
                                                  Describe(of.tensor->spec.dtype, WholeShape(*of.tensor)) +
                                                  ") in parts: " + what);
+  }
+
+  void CheckNoise() const {
+    for (std::size_t i = 1; i < manifests_.size(); ++i) {
+      if (manifests_[i].noise() == manifests_.front().noise()) continue;
+      throw Error(ErrorCode::kInvalidArgument, manifests_[i].version().ToString() + ": publisher " + endpoints_[i] +
+                                                   " has other noise for it than publisher " + endpoints_.front() +
+                                                   ": expected the same of all");
+    }
   }
 
   // Removes empty parts, sorts the rest, and throws unless they fill the tensor exactly once.

@@ -46,6 +46,15 @@ TEST(Merge, OneWholeVersionIsItself) {
   EXPECT_TRUE(merged.parts.empty());
 }
 
+TEST(Merge, PublishersThatSayOtherNoiseAreRefused) {
+  std::vector<Manifest> manifests = Published({{Whole("a", {2})}, {Whole("b", {2})}});
+  const Noise noise{.sigma = 0.01F, .seed = 3};
+  manifests[0] = manifests[0].With(noise);
+  EXPECT_THAT(ErrorOf([&] { Merge(manifests, kEndpoints); }), HasSubstr("has other noise for it"));
+  manifests[1] = manifests[1].With(noise);
+  EXPECT_EQ(Merge(manifests, kEndpoints).manifest.noise(), noise);
+}
+
 TEST(Merge, PutsPartsTogetherUnderTheWholeTensorsNamesAndShapes) {
   const MergedVersion merged = Merge(Published({{Part("w", {5, 2}, {0, 0}, {3, 2}, 2), Whole("norm", {2})},
                                                 {Part("w", {5, 2}, {3, 0}, {2, 2}, 7), Whole("head", {2, 2})}}),
