@@ -15,6 +15,7 @@
 #include "cli/arguments/key_flags.h"
 #include "cli/arguments/log_flag.h"
 #include "cli/arguments/nearest.h"
+#include "cli/arguments/noise_flags.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/end_signal.h"
 #include "cli/terminal/reading_bar.h"
@@ -104,6 +105,7 @@ class Publish final : public Subcommand {
     given_step_ = app.add_option("--step", step_, "The version's step in its lineage")
                       ->check(WholeNumber(0))
                       ->capture_default_str();
+    noise_.Declare(app);
     app.add_option("--run", run_,
                    "The run of the trainer that has a --part; by default that of torchrun or Slurm, if it has a name")
         ->check(TakenBy([](const std::string& name) { CheckName("run", name); }, "NAME"));
@@ -178,6 +180,8 @@ class Publish final : public Subcommand {
     if (!watch_.empty()) return Watch(output);
 
     const VersionPart part = ParsePart(part_);
+    const std::string lineage = lineage_.empty() ? DefaultLineage(PathOfWeights()) : lineage_;
+    const std::optional<Noise> noise = noise_.At(lineage, step_);
     EndSignal end;
     Weights weights = Offered(part);
     const std::uint64_t bytes = TotalBytes(weights.specs);
@@ -186,12 +190,13 @@ class Publish final : public Subcommand {
     if (mode_ != "snapshot") bar.End();  // streams are walked later, once for each engine
     Publisher publisher(options_);
     const PublishedVersion published =
-        publisher.Publish({.lineage = lineage_.empty() ? DefaultLineage(PathOfWeights()) : lineage_,
+        publisher.Publish({.lineage = lineage,
                            .step = step_,
                            .mode = mode_ == "stream" ? PublishMode::kStream : PublishMode::kSnapshot,
                            .layer_order = order_ == "layer",
                            .part = part,
-                           .run = run_.empty() ? std::nullopt : std::optional(run_)},
+                           .run = run_.empty() ? std::nullopt : std::optional(run_),
+                           .noise = noise},
                           WithProgress(std::move(weights), bar));
     bar.End();
     output.Print({{"ready", true},
@@ -202,12 +207,13 @@ class Publish final : public Subcommand {
                   {"version", VersionToJson(published.version())},
                   {"part", {{"rank", part.rank}, {"ranks", part.ranks}}},
                   {"run", published.run().empty() ? Json() : Json(published.run())},
+                  {"noise", NoiseToJson(noise)},
                   {"tensors", tensors},
                   {"bytes", bytes}},
                  "publishing " + published.version().ToString() + " at " + publisher.endpoint() + ": " +
                      std::to_string(tensors) + " tensors, " + std::to_string(bytes) + " bytes, as a " + mode_ +
                      (part.ranks == 1 ? "" : ", part " + part_) +
-                     (published.run().empty() ? "" : ", run " + Quote(published.run())) +
+                     (published.run().empty() ? "" : ", run " + Quote(published.run())) + NoiseText(noise) +
                      MetricsText(MetricsJson(publisher)));
     end.Wait();
   }
@@ -218,12 +224,18 @@ class Publish final : public Subcommand {
     return address.empty() ? Json() : Json(address);
   }
 
+  // ", noise 0.01"
+  static std::string NoiseText(const std::optional<Noise>& noise) {
+    return noise ? ", noise " + Json(noise->sigma).dump() : "";
+  }
+
   // Has a running publisher publish the folder.
   void Order(Output& output) const {
     if (checkpoint_.path().empty() || !adapters_.empty() || mode_ != "snapshot" || part_ != "0/1") {
       throw UsageError("--to: expected --model, a whole checkpoint that becomes a snapshot");
     }
     if (given_step_->count() == 0) throw UsageError("--to: expected --step, got none");
+    if (noise_.given()) throw UsageError("--noise is for a publisher of this program's own, not for --to");
     const CheckpointSource source = checkpoint_.Source();
     if (!source.secondary.empty()) throw UsageError("--to: expected one folder, got --secondary-weights");
     const Version version =
@@ -241,14 +253,17 @@ class Publish final : public Subcommand {
     }
     EndSignal end;
     const std::string parent = AbsolutePath(watch_);
+    const std::string lineage = lineage_.empty() ? DefaultLineage(parent) : lineage_;
+    static_cast<void>(noise_.At(lineage, 0));  // refused before a checkpoint appears
     Publisher publisher(options_);
     WatchedRun run(
         publisher,
         {.parent = parent,
-         .lineage = lineage_.empty() ? DefaultLineage(parent) : lineage_,
+         .lineage = lineage,
          .run = run_,
          .retained_versions = options_.retained_versions,
-         .quiet = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(quiet_))});
+         .quiet = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(quiet_)),
+         .noise = [this, lineage](std::uint64_t step) { return noise_.At(lineage, step); }});
     run.Look();
     output.Print(
         {{"ready", true},
@@ -302,6 +317,7 @@ class Publish final : public Subcommand {
   Timeout timeout_;
   PublisherOptions options_;
   KeyFlags keys_;
+  NoiseFlags noise_;
 };
 
 }  // namespace

@@ -65,6 +65,9 @@ class Reload final : public Subcommand {
     DeclareList(app, "--may-keep", request_.may_keep,
                 "Paths of layers, or of modules above them: no others may do so; by default any")
         ->needs("--partial");
+    app.add_option("--noise", noise_,
+                   "off: without the noise that the version carries; by default as the engine was told")
+        ->check(OneOf({"off"}));
     app.add_flag("--allow-config-change", request_.allow_config_change,
                  "Take weights whose config.json differs from the engine's in what is computed, and warn");
     DeclareList(app, "--adapters", request_.adapters,
@@ -100,6 +103,7 @@ class Reload final : public Subcommand {
       request_.load_format = source.load_format;
       request_.secondary_weights = source.secondary;
     }
+    request_.clean = noise_ == "off";
     request_.timeout = timeout_.duration();
     if (canary_.given()) return canary_.Run(output, engines_, keys_.options(), request_);
     OnInterrupt(request_.all_or_none ? SayThatEnginesLetGo : SayThatEnginesGoOn);
@@ -134,6 +138,7 @@ class Reload final : public Subcommand {
   CheckpointFlags checkpoint_;
   std::vector<std::string> publishers_;
   std::string version_;
+  std::string noise_;
   bool latest_ = false;  // which is what is done anyway
   ReloadRequest request_;
   CanaryFlags canary_;

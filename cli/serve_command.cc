@@ -24,6 +24,7 @@
 #include "engine_side/reload/sources/kernel_files.h"
 #include "engine_side/server/engine_service.h"
 #include "layercast/commit_policy.h"
+#include "layercast/noise/noise_stages.h"
 #include "src/base/since_1970.h"
 #include "src/base/threads/thread_name.h"
 #include "src/net/wake_up.h"
@@ -87,6 +88,11 @@ class Serve final : public Subcommand {
     DeclareWeightRules(app, weight_rules_);
     app.add_option("--commit", commit_, "How a version is put in place")
         ->check(OneOf(KnownCommitPolicies()))
+        ->capture_default_str();
+    app.add_option("--noise", noise_,
+                   "What becomes of noise that versions carry: shared, the same on every engine that serves them; "
+                   "per-engine; off, for the clean versions")
+        ->check(OneOf({"shared", "per-engine", "off"}))
         ->capture_default_str();
     app.add_flag("--keep-previous", options_.ranks.keep_previous,
                  "Keeps the version that was served before in host memory, for layercast rollback");
@@ -170,6 +176,7 @@ class Serve final : public Subcommand {
     ExpectBetweenProcesses({options_.ranks.channel});
     options_.ranks.model = checkpoint_.path();
     options_.ranks.commit = CommitPolicyNamed(commit_);
+    options_.ranks.noise = NoiseUseNamed(noise_);
     if (options_.ranks.keep_previous && options_.ranks.commit != CommitPolicy::kStaged) {
       throw UsageError("--keep-previous: expected --commit staged, got " + commit_ +
                        ", which writes while it receives");
@@ -344,6 +351,7 @@ class Serve final : public Subcommand {
   std::string adapter_dtype_;
   std::string commit_ = "staged";
   std::string delta_ = "auto";
+  std::string noise_ = "shared";
   std::vector<std::string> follow_;
   StalenessFlags staleness_;
   std::string device_ = "cpu";

@@ -31,9 +31,15 @@ std::string ChannelText(const Json& channel) {
          "\n";
 }
 
+// " with noise 0.01"; empty: none, or an engine that knows nothing of noise.
+std::string NoiseText(const Json& status) {
+  const Json noise = status.value("noise", Json());
+  return noise.is_object() ? " with noise " + noise.at("sigma").dump() : "";
+}
+
 // What stands behind the engine's state. A torn engine serves nothing; the text below it says more.
 std::string Served(const Json& status) {
-  if (!status.at("version").is_null()) return " " + VersionText(status["version"]);
+  if (!status.at("version").is_null()) return " " + VersionText(status["version"]) + NoiseText(status);
   return status.at("torn").is_null() ? " its first version" : "";
 }
 

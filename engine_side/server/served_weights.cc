@@ -66,7 +66,7 @@ Json CompareServed(RankGroup& ranks, Json params, std::uint64_t comparison, cons
     throw;
   }
   Json result = Together(compared);
-  result["config_changes"] = compared.front()["config_changes"];  // the same of all ranks
+  for (const char* alike : {"config_changes", "noise"}) result[alike] = compared.front()[alike];  // of all ranks
   return result;
 }
 
@@ -99,8 +99,9 @@ Json LendServed(RankGroup& ranks, const Json& status, const Lending& how) {
                  {"ranks", Json::array()}};
   for (const Json& lent : ranks.Call("lend", params, Deadline::After(kRankTimeout))) {
     const std::size_t rank = result["ranks"].size();
-    result["ranks"].push_back(
-        {{"endpoint", lent["endpoint"]}, {"served_digest", status["ranks"][rank]["served_digest"]}});
+    // What is lent has no noise, and then another digest than what is served.
+    const Json& served = status["ranks"][rank]["served_digest"];
+    result["ranks"].push_back({{"endpoint", lent["endpoint"]}, {"served_digest", lent.value("clean_digest", served)}});
     for (std::size_t i = 0; i < adapters.size(); ++i) {
       Json of_rank = lent["places"][i];
       of_rank["digest"] = adapters[i]["found"]["digests"][rank];

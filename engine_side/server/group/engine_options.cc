@@ -12,7 +12,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EngineOptions, engine, model, draft, tp_size,
                                    expert_placement, recipe, power_of_two_scales, requantize, scales, weight_rules,
                                    chunk_bytes, buffer_limit, channel, relay, keep_source, delta, keys, commit,
                                    max_num_seqs, max_model_len, adapter_slots, host_adapters, max_adapter_rank,
-                                   adapter_modules, adapter_dtype, keep_previous)
+                                   adapter_modules, adapter_dtype, noise, keep_previous)
 
 std::string ToArgument(const EngineOptions& options) { return nlohmann::json(options).dump(); }
 

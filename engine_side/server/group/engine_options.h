@@ -11,6 +11,7 @@
 #include "layercast/dtype.h"
 #include "layercast/keys/key_options.h"
 #include "layercast/model/held_scales.h"
+#include "layercast/noise/noise.h"
 #include "layercast/parallel.h"
 #include "layercast/transfer_cost.h"
 
@@ -46,6 +47,7 @@ struct EngineOptions {
   std::int64_t max_adapter_rank = 16;
   std::vector<std::string> adapter_modules{};  // that adapters may change; empty: all that can be
   DType adapter_dtype = DType::kBF16;          // of the slots
+  NoiseUse noise = NoiseUse::kShared;          // what becomes of noise that versions carry
   bool keep_previous = false;                  // each rank keeps the bytes that it served before, in host memory
 };
 

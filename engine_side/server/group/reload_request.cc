@@ -130,6 +130,12 @@ ReloadSource SourceFromJson(const Json& params, int engine_rank) {
     source.partial = params.value("partial", false);
     source.may_keep = params.value("may_keep", std::vector<std::string>());
     source.allow_config_change = params.value("allow_config_change", false);
+    if (IsGiven(params, "noise")) {
+      if (params["noise"] != "off") {
+        throw Error(ErrorCode::kInvalidArgument, "params: noise: expected 'off', got " + params["noise"].dump());
+      }
+      source.noise = Noise();
+    }
     return source;
   });
 }

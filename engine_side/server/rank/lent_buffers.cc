@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "layercast/error.h"
+#include "src/base/check.h"
 
 namespace layercast {
 
@@ -35,9 +36,14 @@ class LentBuffers::Walk final : public WeightsIterator {
   std::vector<std::byte> bytes_;  // of the buffer that was returned last
 };
 
-void LentBuffers::Become(CapturedBuffers captured) {
-  const auto writing = Write();
+void LentBuffers::Become(CapturedBuffers captured) { Become(std::move(captured), std::nullopt, Write()); }
+
+void LentBuffers::Become(CapturedBuffers captured, const std::optional<Noise>& noise,
+                         const std::unique_lock<std::shared_mutex>& writing) {
+  LAYERCAST_CHECK(writing.owns_lock());
   captured_ = std::move(captured);
+  noise_ = noise;
+  if (noise_) noise_->own = 0;
 }
 
 std::shared_ptr<OfferedVersion> LentBuffers::Offered(const Version& as, const std::string& config) {
@@ -45,7 +51,7 @@ std::shared_ptr<OfferedVersion> LentBuffers::Offered(const Version& as, const st
   const std::shared_lock lock(buffers_);
   for (const CapturedBuffer& buffer : captured_.buffers()) specs.push_back({buffer.name, buffer.dtype, buffer.shape});
   return std::make_shared<OfferedVersion>(
-      Manifest::OfSpecs(as.lineage, as.step, specs),
+      Manifest::OfSpecs(as.lineage, as.step, specs).With(noise_),
       [this, writes = writes_.load()](std::span<const std::string> /*order*/) {
         return std::make_unique<Walk>(*this, writes);
       },

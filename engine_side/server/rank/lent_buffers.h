@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <utility>
 
 #include "layercast/captured_buffers.h"
+#include "layercast/noise/noise.h"
 #include "layercast/version.h"
 #include "src/session/link/offered_version.h"
 
@@ -25,7 +27,11 @@ class LentBuffers {
 
   // From now on it is these buffers that are lent.
   void Become(CapturedBuffers captured);
-  // What the buffers hold now, until they are written, as a stream under that lineage and step.
+  // Likewise, by whoever holds Write's lock. Borrowers are to add the noise, without what is an
+  // engine's own of it.
+  void Become(CapturedBuffers captured, const std::optional<Noise>& noise,
+              const std::unique_lock<std::shared_mutex>& writing);
+  // What the buffers hold now, until they are written, as a stream under that lineage and step, with its noise.
   std::shared_ptr<OfferedVersion> Offered(const Version& as, const std::string& config);
   // A lock that whoever writes the buffers must hold. Waits while a tensor is being read; walks under way then fail.
   std::unique_lock<std::shared_mutex> Write();
@@ -33,8 +39,9 @@ class LentBuffers {
  private:
   class Walk;
 
-  std::shared_mutex buffers_;  // locked shared by those who read the buffers
-  CapturedBuffers captured_;   // guarded by buffers_
+  std::shared_mutex buffers_;   // locked shared by those who read the buffers
+  CapturedBuffers captured_;    // guarded by buffers_
+  std::optional<Noise> noise_;  // likewise
   // Incremented when somebody is about to write the buffers, and again once the lock is held. A walk over what was lent
   // at another count fails.
   std::atomic<std::uint64_t> writes_{0};

@@ -71,12 +71,14 @@ PreviousVersion::PreviousVersion(const CapturedBuffers& captured) : captured_(ca
   log::info("the previous version is kept in {} bytes of host memory", bytes);
 }
 
-void PreviousVersion::Keep() {
+void PreviousVersion::Keep(const Receiver& receiver) {
   const std::lock_guard lock(mutex_);
   kept_ = false;
   std::size_t at = 0;
-  for (const CapturedBuffer& buffer : captured_.buffers()) {
-    const std::vector<std::byte> bytes = captured_.Read(buffer);
+  const CapturedBuffers clean = receiver.clean();
+  noise_ = receiver.noise();
+  for (const CapturedBuffer& buffer : clean.buffers()) {
+    const std::vector<std::byte> bytes = clean.Read(buffer);
     std::ranges::copy(bytes, memory_.data() + at);
     at += bytes.size();
   }
@@ -91,7 +93,9 @@ ReloadSource PreviousVersion::Source(const Version& version, const Digest& serve
   }
   std::vector<TensorSpec> specs;
   for (const CapturedBuffer& buffer : captured_.buffers()) specs.push_back({buffer.name, buffer.dtype, buffer.shape});
-  return FromKept(std::make_unique<Walk>(*this), std::move(specs), version, served);
+  ReloadSource source = FromKept(std::make_unique<Walk>(*this), std::move(specs), version, served);
+  source.noise = noise_.value_or(Noise());  // as it was drawn
+  return source;
 }
 
 }  // namespace layercast

@@ -4,10 +4,13 @@
 
 #include <cstddef>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "layercast/captured_buffers.h"
 #include "layercast/memory.h"
+#include "layercast/noise/noise.h"
+#include "layercast/receiver.h"
 #include "layercast/reload_source.h"
 #include "layercast/version.h"
 
@@ -20,8 +23,9 @@ class PreviousVersion {
   // so much. `captured` outlives this.
   explicit PreviousVersion(const CapturedBuffers& captured);
 
-  // Keeps what the buffers hold now. Called before something else is committed, between two forward steps.
-  void Keep();
+  // Keeps what the receiver's buffers hold now: the published norms, and their noise. Called before something else is
+  // committed, between two forward steps.
+  void Keep(const Receiver& receiver);
   // The version of that name and digest, from what is kept. Throws kFailedPrecondition if nothing is.
   ReloadSource Source(const Version& version, const Digest& served) const;
   std::size_t bytes() const { return memory_.size(); }
@@ -32,8 +36,9 @@ class PreviousVersion {
   const CapturedBuffers& captured_;
   HostMemory host_;
   mutable std::mutex mutex_;
-  Buffer memory_;      // the buffers, one behind the other; guarded by mutex_
-  bool kept_ = false;  // guarded by mutex_
+  Buffer memory_;               // the buffers, one behind the other; guarded by mutex_
+  bool kept_ = false;           // guarded by mutex_
+  std::optional<Noise> noise_;  // of what is kept; guarded by mutex_
 };
 
 }  // namespace layercast

@@ -60,9 +60,10 @@ Json ExportRank(const CapturedBuffers& captured, const std::string& directory, c
   return result;
 }
 
-Json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model, ParallelConfig parallel,
+Json CompareRank(const Receiver& receiver, std::unique_ptr<Module> model, ParallelConfig parallel,
                  const QuantizationConfig& quantization, const CheckpointSource& checkpoint,
                  const std::stop_token& stop) {
+  const CapturedBuffers& captured = receiver.captured();
   HostMemory memory;
   std::vector<Buffer> cold_memory;
   std::vector<CapturedBuffer> cold_buffers;
@@ -81,6 +82,7 @@ Json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model,
   const std::stop_callback give_up(stop, [&cold] { cold.Cancel(kItsOnly); });
   ReloadSource source = FromCheckpoint(checkpoint);
   source.allow_config_change = true;  // bytes are compared; what differs besides is told
+  source.noise = receiver.noise().value_or(Noise());
   const ReloadReport report = cold.ReloadWeights(std::move(source));
 
   Comparison comparison(parallel.engine_rank());
@@ -90,6 +92,7 @@ Json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model,
   }
   Json result = std::move(comparison).ToJson();
   result["config_changes"] = report.config_changes;
+  result["noise"] = NoiseToJson(report.noise);
   return result;
 }
 

@@ -21,11 +21,12 @@ class Module;
 nlohmann::ordered_json ExportRank(const CapturedBuffers& captured, const std::string& directory,
                                   const ParallelConfig& parallel, const std::string& recipe, const Version& version);
 
-// Loads the checkpoint cold, into buffers beside the served ones, and compares the two. Returns {"tensors", "bytes",
-// "differences": [{"rank", "tensor", "offset", "served", "expected"}]} with the first differing byte of each tensor.
-// Throws kCancelled, between two tensors, once `stop` is requested.
-nlohmann::ordered_json CompareRank(const CapturedBuffers& captured, std::unique_ptr<Module> model,
-                                   ParallelConfig parallel, const QuantizationConfig& quantization,
-                                   const CheckpointSource& checkpoint, const std::stop_token& stop);
+// Loads the checkpoint cold, into buffers beside the served ones and with the noise of the receiver's norms, and
+// compares the two. Returns {"tensors", "bytes", "differences": [{"rank", "tensor", "offset", "served", "expected"}],
+// "noise"} with the first differing byte of each tensor. Throws kCancelled, between two tensors, once `stop` is
+// requested.
+nlohmann::ordered_json CompareRank(const Receiver& receiver, std::unique_ptr<Module> model, ParallelConfig parallel,
+                                   const QuantizationConfig& quantization, const CheckpointSource& checkpoint,
+                                   const std::stop_token& stop);
 
 }  // namespace layercast

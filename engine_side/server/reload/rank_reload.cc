@@ -254,7 +254,8 @@ Json RankReload::Digests() const {
                        {"pid", reports_[rank].at("pid")},
                        {"bytes", reports_[rank].at("bytes")},
                        {"served_digest", reports_[rank].at("served_digest")},
-                       {"buffers_digest", reports_[rank].at("buffers_digest")}});
+                       {"buffers_digest", reports_[rank].at("buffers_digest")},
+                       {"noise", reports_[rank].at("noise")}});
   }
   return digests;
 }

@@ -122,10 +122,12 @@ Json Reloader::Status() const {
   }
   Json channel = nullptr;
   if (last_report_.is_object() && IsDataChannel(last_report_["channel"])) channel = last_report_["channel"];
+  const Json noise = version_ && !ranks.empty() ? ranks.front().value("noise", Json()) : Json();
   Json torn = nullptr;
   if (torn_) torn = {{"from", VersionToJson(torn_->from)}, {"to", VersionToJson(torn_->to)}};
   return {{"state", state_},
           {"version", VersionToJson(version_)},
+          {"noise", noise},
           {"progress", under_way_ ? Progress(*under_way_, progress) : Json()},
           {"torn", torn},
           {"previous", previous_ ? VersionToJson(previous_->version) : Json()},

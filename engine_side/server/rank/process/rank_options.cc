@@ -12,6 +12,10 @@ ParallelConfig ParallelOf(const RankOptions& options) {
   return parallel;
 }
 
+QuantizationConfig QuantizationOf(const RankOptions& options) {
+  return {options.recipe, options.power_of_two_scales, options.requantize};
+}
+
 ReceiverOptions ReceiverOptionsOf(const RankOptions& options) {
   ReceiverOptions receiver;
   receiver.engine = options.engine;
@@ -23,6 +27,7 @@ ReceiverOptions ReceiverOptionsOf(const RankOptions& options) {
   receiver.chunk_bytes = options.chunk_bytes;
   receiver.buffer_limit = options.buffer_limit;
   receiver.commit = options.commit;
+  receiver.noise = options.noise;
   return receiver;
 }
 

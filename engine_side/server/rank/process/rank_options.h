@@ -23,6 +23,7 @@ struct RankOptions : EngineOptions {
 
 // The rank's place in the engine.
 ParallelConfig ParallelOf(const RankOptions& options);
+QuantizationConfig QuantizationOf(const RankOptions& options);
 // What its receiver is told, but for memory and progress.
 ReceiverOptions ReceiverOptionsOf(const RankOptions& options);
 

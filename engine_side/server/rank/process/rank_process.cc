@@ -65,7 +65,6 @@ class RankProcess {
         parallel_(ParallelOf(options)),
         serves_(!on_device) {
     std::unique_ptr<Module> model = BuildModel();
-    const QuantizationConfig quantization{options.recipe, options.power_of_two_scales, options.requantize};
     const LayerRecipes recipes(options.recipe, {.power_of_two_scales = options.power_of_two_scales});
     const ReceiverOptions receiver = ReceiverOptionsHere(!on_device);
     if (options.adapter_slots > 0) {
@@ -80,11 +79,11 @@ class RankProcess {
       peers_.emplace(options_);
       engine_ = std::make_unique<Engine>(*model, parallel_, recipes, memory_.weights(), peers_->peers(), slots());
     }
-    receiver_ = std::make_unique<Receiver>(std::move(model), parallel_, quantization, engine_->Capture(), receiver);
+    receiver_ =
+        std::make_unique<Receiver>(std::move(model), parallel_, QuantizationOf(options), engine_->Capture(), receiver);
     if (adapters_) adapters_->SetServed(receiver_->captured());
     if (options.keep_previous) previous_.emplace(receiver_->captured());
-    lender_ =
-        std::make_unique<WeightsLender>(receiver_->captured(), ConfigTextToSend(files_.description().config_json()));
+    lender_ = std::make_unique<WeightsLender>(receiver_->clean(), ConfigTextToSend(files_.description().config_json()));
   }
 
   void Run() {
@@ -110,6 +109,7 @@ class RankProcess {
   ReceiverOptions ReceiverOptionsHere(bool on_host) {
     ReceiverOptions receiver = ReceiverOptionsOf(options_);
     if (on_host) receiver.staging_memory = &memory_.staging();
+    if (on_host && options_.noise != NoiseUse::kOff) receiver.norm_memory = &memory_.weights();
     receiver.relay_takers = &relay_takers_;
     receiver.on_progress = [this](const ReloadProgress& made) {
       if (!pace_.IsDue(made)) return;
@@ -272,9 +272,9 @@ class RankProcess {
 
   Json Commit(const Json& params) {
     TakeTimeout(params);
-    const auto writing = lender_->Write();
+    const WeightsLender::Change change(*lender_, *receiver_);
     Json answer = Reported([&] {
-      if (previous_ && serves_ && params.value("keep", false)) previous_->Keep();
+      if (previous_ && serves_ && params.value("keep", false)) previous_->Keep(*receiver_);
       receiver_->Commit();
       serves_ = true;
       if (params.value("flush_kv_cache", true)) engine_->DropAll();
@@ -286,7 +286,7 @@ class RankProcess {
   }
 
   Json RollBack(const Json& /*params*/) {
-    const auto writing = lender_->Write();
+    const WeightsLender::Change change(*lender_, *receiver_);
     return {{"whole", receiver_->RollBack()}};
   }
 
@@ -296,7 +296,7 @@ class RankProcess {
     const auto level = params["level"].get<SleepLevel>();
     if (HasTag(tags, "kv_cache")) engine_->DropAll();
     if (HasTag(tags, "weights")) {
-      const auto writing = lender_->Write();
+      const WeightsLender::Change change(*lender_, *receiver_);
       if (level == SleepLevel::kDiscard) {
         receiver_->LoseServed();
       } else {
@@ -317,6 +317,7 @@ class RankProcess {
   Json Lend(const Json& params) {
     const LenderOptions options{params["bind"].get<std::string>(), Keys::From(options_.keys)};
     Json lent = {{"endpoint", lender_->Lend(VersionFromJson(params["version"]), options)}};
+    if (receiver_->noise()) lent["clean_digest"] = receiver_->clean().ServedDigest().ToHex();
     if (adapters_) lent["places"] = adapters_->Lend(params["places"], *lender_, options);
     return lent;
   }
@@ -339,13 +340,12 @@ class RankProcess {
   }
 
   Json Export(const Json& params) {
-    return ExportRank(receiver_->captured(), params["directory"].get<std::string>(), parallel_, options_.recipe,
+    return ExportRank(receiver_->clean(), params["directory"].get<std::string>(), parallel_, options_.recipe,
                       VersionFromJson(params["version"]));
   }
 
   Json Compare(const Json& params) {
-    return CompareRank(receiver_->captured(), BuildModel(), parallel_,
-                       {options_.recipe, options_.power_of_two_scales, options_.requantize}, CheckpointFromJson(params),
+    return CompareRank(*receiver_, BuildModel(), parallel_, QuantizationOf(options_), CheckpointFromJson(params),
                        comparing_.Begin(params["comparison"].get<std::uint64_t>()));
   }
 

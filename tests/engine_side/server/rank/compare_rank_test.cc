@@ -21,7 +21,7 @@ class CompareRankTest : public ::testing::Test {
     WriteCheckpoint(folder_, rig_.Version(1));
   }
   nlohmann::ordered_json Compare(const std::stop_token& stop) {
-    return CompareRank(rig_.receiver->captured(), RigModel(rig_.options), rig_.options.parallel, {rig_.options.recipe},
+    return CompareRank(*rig_.receiver, RigModel(rig_.options), rig_.options.parallel, {rig_.options.recipe},
                        {.path = folder_.path()}, stop);
   }
 
@@ -33,6 +33,15 @@ TEST_F(CompareRankTest, FindsNoDifferenceToWhatWasLoaded) {
   const auto compared = Compare({});
   EXPECT_EQ(compared["tensors"], rig_.receiver->captured().buffers().size());
   EXPECT_TRUE(compared["differences"].empty()) << compared;
+}
+
+TEST_F(CompareRankTest, DrawsTheNoiseOfTheServedVersionAgain) {
+  ReloadSource source = EagerSource(rig_.Version(1));
+  source.noise = Noise{.sigma = 0.01F, .seed = 5};
+  rig_.receiver->ReloadWeights(std::move(source));
+  const auto compared = Compare({});
+  EXPECT_TRUE(compared["differences"].empty()) << compared;
+  EXPECT_EQ(compared["noise"]["seed"], 5);
 }
 
 TEST_F(CompareRankTest, EndsWhenItIsToldTo) {

@@ -106,5 +106,35 @@ TEST_F(WeightsLenderTest, ARankOfAnotherConfigurationIsRefusedUnlessItAllowsThat
   EXPECT_THAT(Differences(to.engine.Served(), from_.engine.Served()), IsEmpty());
 }
 
+// A borrower draws for itself, from the norms as they were published.
+TEST_F(WeightsLenderTest, NormsAreLentCleanWithTheNoiseThatBorrowersAdd) {
+  const Noise noise{.sigma = 0.01F, .seed = 5};
+  const auto load = [&](const Noise& drawn) {
+    const WeightsLender::Change change(lender_, *from_.receiver);
+    ReloadSource source = EagerSource(from_.Version(1));
+    source.noise = drawn;
+    version_ = from_.receiver->ReloadWeights(std::move(source)).version;
+  };
+  const auto lent = [&] {
+    return FromEngineRank(lender_.Lend(version_, {}), version_, from_.receiver->clean().ServedDigest());
+  };
+  load(noise);
+  const auto noisy = from_.engine.Served();
+  EXPECT_FALSE(Differences(noisy, from_.Expected(from_.Version(1))).empty());
+  ReceiverRig to(from_.options);
+  EXPECT_EQ(to.receiver->ReloadWeights(lent()).noise, noise);
+  EXPECT_THAT(Differences(to.engine.Served(), noisy), IsEmpty());
+  ReloadSource clean = lent();
+  clean.noise = Noise();
+  to.receiver->ReloadWeights(std::move(clean));
+  EXPECT_THAT(Differences(to.engine.Served(), from_.Expected(from_.Version(1))), IsEmpty());
+  load({.sigma = noise.sigma, .seed = noise.seed, .own = 77});  // the lender's own is its own affair
+  EXPECT_EQ(to.receiver->ReloadWeights(lent()).noise, noise);
+  EXPECT_THAT(Differences(to.engine.Served(), noisy), IsEmpty());
+  load({});
+  EXPECT_FALSE(to.receiver->ReloadWeights(lent()).noise);
+  EXPECT_THAT(Differences(to.engine.Served(), from_.engine.Served()), IsEmpty());
+}
+
 }  // namespace
 }  // namespace layercast
