@@ -42,6 +42,7 @@ from layercast.errors import (
     Unavailable,
     Unsupported,
 )
+from layercast.noise.noise import Noise, NoiseStages
 from layercast.offered import RemotePublisher
 from layercast.plan import LoadPlan, Placement
 from layercast.progress import Progress
@@ -76,6 +77,8 @@ __all__ = [
     "KeptVersion",
     "LoadPlan",
     "LoadedAdapter",
+    "Noise",
+    "NoiseStages",
     "NotFound",
     "PermissionDenied",
     "Placement",

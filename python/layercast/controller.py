@@ -93,6 +93,7 @@ class Controller(OfOneProcess):
         partial: bool = False,
         may_keep: Iterable[str] = (),
         allow_config_change: bool = False,
+        clean: bool = False,
         adapters: Iterable[str] = (),
         keep_adapters: bool = False,
         load_format: str = "auto",
@@ -111,6 +112,7 @@ class Controller(OfOneProcess):
             all_or_none: either all engines commit the version, or none does.
             adapters: of a publisher's version, the LoRA adapters that are committed with the base, in one moment, under
                 the names that they have in it; ``["*"]``: all of them.
+            clean: without the noise that the version carries.
             keep_adapters: a base is taken that an adapter which stays says it was not trained on.
             check: raises if an engine failed; ``error.outcomes`` has all outcomes. False: outcomes have the errors.
             on_progress: called on this thread while the reload is under way.
@@ -120,7 +122,7 @@ class Controller(OfOneProcess):
         """
         options: dict[str, Any] = {"all_or_none": all_or_none, "channel": channel, "pause_mode": pause_mode}
         options |= {"partial": partial, "may_keep": list(may_keep), "allow_config_change": allow_config_change}
-        options |= {"adapters": list(adapters), "keep_adapters": keep_adapters}
+        options |= {"adapters": list(adapters), "keep_adapters": keep_adapters, "clean": clean}
         options |= {"load_format": load_format, "timeout": timeout, **_source_options(source)}
         if version is not None:
             options["version"] = version

@@ -24,6 +24,7 @@ from layercast.given_weights import (
     weights_of_source,
     weights_without_torch,
 )
+from layercast.noise.noise import Noise, NoiseStages, noise_options
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -205,6 +206,7 @@ class Publisher(OfOneProcess):
         config: str | None = None,
         rank: tuple[int, int] | None = None,
         run: str | None = None,
+        noise: Noise | NoiseStages | None = None,
         load_format: str = "auto",
     ) -> Published | None:
         """Publishes a version, and returns once the tensors are copied: training may go on.
@@ -230,12 +232,13 @@ class Publisher(OfOneProcess):
                 its ranks publish together: of what several of them hold alike (all of a DDP module), one publishes each
                 tensor. With ``rank``, this one publishes all that it is given; ``(0, 1)`` is one that publishes alone.
             run: which run of the trainer this is; by default what its launcher says.
+            noise: what engines add to their norms when they install the version. What is published is clean.
 
         Raises InvalidArgument, Corrupt (NaN or infinity, with tensor and index), FailedPrecondition, Unsupported, and
         whatever an iterator raises.
         """
         began = time.perf_counter()
-        options = self._named(step, lineage, rank, run)
+        options = self._named(step, lineage, rank, run, noise)
         if gather and stream:
             raise InvalidArgument("gather: expected a snapshot, got a stream, in which no rank but 0 would go on")
         how = self._how(dtype, options, stream=stream, load_format=load_format)
@@ -299,6 +302,7 @@ class Publisher(OfOneProcess):
         config: str | None = None,
         rank: tuple[int, int] | None = None,
         run: str | None = None,
+        noise: Noise | NoiseStages | None = None,
     ) -> Iterator[Published | None]:
         """Publishes without a copy: the tensors must not change within the ``with``, and engines take them in it.
 
@@ -306,7 +310,7 @@ class Publisher(OfOneProcess):
         no iterator and no path; tensors that are cast, merged or made contiguous are copied nevertheless.
         """
         began = time.perf_counter()
-        options = self._named(step, lineage, rank, run)
+        options = self._named(step, lineage, rank, run, noise)
         if isinstance(weights, (str, os.PathLike)):
             raise InvalidArgument("borrowed: expected tensors, got a path, whose tensors are read anew: publish it")
         how = self._how(dtype, options, borrowed=True)
@@ -321,9 +325,15 @@ class Publisher(OfOneProcess):
             published.wait()
 
     def _named(
-        self, step: int, lineage: str | None, rank: tuple[int, int] | None, run: str | None
+        self,
+        step: int,
+        lineage: str | None,
+        rank: tuple[int, int] | None,
+        run: str | None,
+        noise: Noise | NoiseStages | None = None,
     ) -> dict[str, Any]:
         options: dict[str, Any] = {"lineage": self.lineage if lineage is None else lineage, "step": step}
+        options |= noise_options(noise, options["lineage"], step)
         if run is not None:
             options["run"] = run
         if rank is not None:

@@ -52,6 +52,7 @@ class Receiver(OfOneProcess):
         quantization: "none", "fp8_per_channel", or another one of :func:`layercast.known_recipes`; "checkpoint": as the
             checkpoint's config.json says.
         commit: "staged", "undo" or "in_place" (docs/commit.md).
+        noise: what becomes of noise that versions carry: "shared", the same on all engines; "per-engine"; "off".
         engine: this engine's name, the same on all its ranks, and of no other engine.
         channel: forces a data channel.
         timeout: seconds for a whole reload; ``peer_timeout``: of a publisher's silence.
@@ -113,6 +114,7 @@ class Receiver(OfOneProcess):
         partial: bool = False,
         may_keep: Iterable[str] = (),
         allow_config_change: bool = False,
+        clean: bool = False,
         config: str = "",
         on_progress: Callable[[Progress], None] | None = None,
         progress_bar: bool = False,
@@ -128,12 +130,14 @@ class Receiver(OfOneProcess):
             is_checkpoint_format: False: the tensors have the names, shapes and dtypes of the buffers.
             partial: the tensors may be a part of the model; layers that get none keep what they serve.
             may_keep: with ``partial``, the layers that may be left out; empty: any.
+            clean: without the noise that a publisher's version carries.
             config: of an iterator, the text of the model's config.json.
 
         Raises what an iterator raises, with its traceback, and every class of :mod:`layercast.errors`. The old version
         stays under the policy "staged".
         """
         options = {"partial": partial, "may_keep": list(may_keep), "allow_config_change": allow_config_change}
+        options["clean"] = clean
         if config:
             options["config"] = config
         with Told(on_progress, progress_bar) as tell:
@@ -156,7 +160,7 @@ class Receiver(OfOneProcess):
         its ranks; 0: the receiver counts. The engine may go on generating meanwhile. Under the policies "undo" and
         "in_place" only the plan is made now, and :meth:`commit` receives. Raises as :meth:`reload_weights`.
         """
-        options = known_options(options, {"partial", "may_keep", "allow_config_change", "config"})
+        options = known_options(options, {"partial", "may_keep", "allow_config_change", "clean", "config"})
         options |= {"stage_only": True, "attempt": attempt}
         with Told(on_progress, False) as tell:
             return self._take(tell, source, lineage, step, is_checkpoint_format, "auto", options)
@@ -249,7 +253,7 @@ class Receiver(OfOneProcess):
 _LAYOUT = {"power_of_two_scales", "requantize", "row_alignment", "column_alignment", "transposed", "column_major"}
 _PARALLEL = {"ep_rank", "ep_size", "pp_rank", "pp_size"}
 _KEYS = {"keys", "secret", "insecure", "trust", "allow_unsigned"}
-_HOW = {"commit", "engine", "channel", "timeout", "peer_timeout", "threads", "buffer_limit", "relay"} | {"keep_source", "delta"} | _KEYS
+_HOW = {"commit", "engine", "channel", "timeout", "peer_timeout", "threads", "buffer_limit", "relay"} | {"keep_source", "delta", "noise"} | _KEYS
 _OPTIONS = _LAYOUT | _PARALLEL | _HOW
 
 

@@ -106,6 +106,7 @@ ReloadRequest RequestFrom(const nb::kwargs& options) {
           .load_format = Option(options, "load_format", std::string("auto")),
           .partial = Option(options, "partial", false),
           .may_keep = Option(options, "may_keep", std::vector<std::string>()),
+          .clean = Option(options, "clean", false),
           .allow_config_change = Option(options, "allow_config_change", false),
           .adapters = Option(options, "adapters", std::vector<std::string>()),
           .keep_adapters = Option(options, "keep_adapters", false),

@@ -2,9 +2,11 @@
 #include "layercast/publisher.h"
 
 #include <chrono>
+#include <tuple>
 #include <utility>
 
 #include "layercast/adapters/adapter_weights.h"
+#include "layercast/noise/noise_stages.h"
 #include "python/native/given/python_weights.h"
 #include "python/native/options.h"
 #include "python/native/owned.h"
@@ -24,13 +26,20 @@ PublishedVersion Publish(Owned<Publisher>& publisher, const PublishOptions& opti
   return last->Publish(options, weights());
 }
 
+std::optional<Noise> NoiseFrom(const nb::kwargs& options) {
+  if (!options.contains("noise_sigma")) return std::nullopt;
+  return Noise{.sigma = static_cast<float>(Option(options, "noise_sigma", 0.0)),
+               .seed = Option(options, "noise_seed", std::uint64_t{0})};
+}
+
 PublishOptions CallFrom(const nb::kwargs& options) {
   return {.lineage = Option(options, "lineage", std::string()),
           .step = Option(options, "step", std::uint64_t{0}),
           .mode = Option(options, "stream", false) ? PublishMode::kStream : PublishMode::kSnapshot,
           .layer_order = Option(options, "layer_order", false),
           .part = {.rank = Option(options, "rank", 0), .ranks = Option(options, "ranks", 1)},
-          .run = Option(options, "run", std::optional<std::string>())};
+          .run = Option(options, "run", std::optional<std::string>()),
+          .noise = NoiseFrom(options)};
 }
 
 PublisherOptions OptionsFrom(const nb::kwargs& options) {
@@ -159,6 +168,23 @@ void BindPublisher(nb::module_& module) {
         return Publish(self, call, [&] { return Together(adapters, base, call.part); });
       });
   module.def("run_from_environment", RunFromEnvironment);
+  module.def(
+      "noise_seed",
+      [](const std::string& lineage, std::uint64_t step, std::uint64_t run_seed) {
+        return NoiseSeed(lineage, step, run_seed);
+      },
+      nb::arg("lineage"), nb::arg("step"), nb::arg("run_seed"));
+  module.def(
+      "noise_at",
+      [](const std::string& lineage, std::uint64_t step, double start, double end, int stages, std::uint64_t steps,
+         std::uint64_t run_seed) -> std::optional<std::tuple<float, std::uint64_t>> {
+        const NoiseStages schedule{.start = start, .end = end, .stages = stages, .steps = steps, .run_seed = run_seed};
+        const std::optional<Noise> noise = schedule.At(lineage, step);
+        if (!noise) return std::nullopt;
+        return std::tuple(noise->sigma, noise->seed);
+      },
+      nb::arg("lineage"), nb::arg("step"), nb::arg("start"), nb::arg("end"), nb::arg("stages"), nb::arg("steps"),
+      nb::arg("run_seed"));
 }
 
 }  // namespace layercast::python

@@ -78,6 +78,7 @@ void Narrow(ReloadSource& source, const nb::kwargs& options) {
   source.may_keep = Option(options, "may_keep", source.may_keep);
   source.allow_config_change = Option(options, "allow_config_change", source.allow_config_change);
   source.config = Option(options, "config", source.config);
+  if (Option(options, "clean", false)) source.noise = Noise();
 }
 
 // On a thread of its own, while this one looks for signals: for sources that are not walked in Python.

@@ -2,6 +2,7 @@
 
 #include "layercast/model/registry.h"
 #include "layercast/model_description.h"
+#include "layercast/noise/noise_stages.h"
 #include "python/native/given/recording.h"
 #include "python/native/options.h"
 #include "python/native/python_tensors.h"
@@ -43,7 +44,8 @@ ReceiverOptions ReceiverOptionsFrom(const nb::kwargs& options) {
           .keys = KeysFrom(options),
           .timeout = Seconds(options, "timeout", 300.0),
           .peer_timeout = Seconds(options, "peer_timeout", 5.0),
-          .commit = CommitPolicyNamed(Option(options, "commit", std::string("staged")))};
+          .commit = CommitPolicyNamed(Option(options, "commit", std::string("staged"))),
+          .noise = NoiseUseNamed(Option(options, "noise", std::string("shared")))};
 }
 
 std::vector<CapturedBuffer> BuffersFrom(const nb::dict& tensors) {

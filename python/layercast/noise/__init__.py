@@ -1,0 +1,1 @@
+"""The noise that versions carry, for engines to add to their norms."""
