@@ -14,7 +14,7 @@ def engines(folder, actors, tmp_path_factory, monkeypatch):
     """Two, as OpenRLHF creates them. Ray takes the word that there are GPUs; vLLM runs on the CPU."""
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
     layercast.openrlhf.install()
-    ray.init(num_cpus=8, num_gpus=2, include_dashboard=False, object_store_memory=200 << 20)
+    ray.init("local", num_cpus=8, num_gpus=2, include_dashboard=False, object_store_memory=200 << 20)
     yield actors[1].create_vllm_engines(2, 1, str(folder), 1, False, True, True, 64, gpu_memory_utilization=0.5)
     ray.shutdown()
 

@@ -1,5 +1,8 @@
 """ActorPPOTrainer of OpenRLHF's wheel, on a CPU: what engines in FP8 serve after its broadcast is the folder that it would save."""
 
+import subprocess
+import sys
+
 import layercast
 import layercast.openrlhf
 import pytest
@@ -92,3 +95,18 @@ def test_install_puts_derived_actors_where_openrlhf_looks_for_its_own(actors):
     for actor, their in zip((ppo_actor.PolicyModelActor, vllm_engine.RolloutRayActor), theirs, strict=True):
         assert issubclass(actor.__ray_metadata__.modified_class, their.__ray_metadata__.modified_class)
     assert hasattr(vllm_engine.RolloutRayActor.__ray_metadata__.modified_class, "layercast")
+
+
+def test_the_module_runs_openrlhfs_own_command_line_with_the_derived_actors():
+    program = """if True:
+        import runpy, sys
+        from openrlhf.trainer.ray import ppo_actor
+        theirs = ppo_actor.PolicyModelActor
+        sys.argv = ["layercast.openrlhf", "--help"]
+        try:
+            runpy.run_module("layercast.openrlhf", run_name="__main__")
+        except SystemExit as ended:
+            assert ended.code == 0 and ppo_actor.PolicyModelActor is not theirs
+    """
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 0 and "--vllm.num_engines" in ran.stdout, ran.stderr[-2000:]
