@@ -12,7 +12,7 @@
 #include "bench/samples.h"
 #include "bench/streaming_limit.h"
 #include "engine_side/reload/work/fuse_and_shard.h"
-#include "src/session/link/chunk_digests.h"
+#include "src/session/chunks/chunk_digests.h"
 
 namespace layercast::bench {
 namespace {

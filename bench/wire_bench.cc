@@ -16,7 +16,7 @@
 #include "bench/samples.h"
 #include "layercast/memory.h"
 #include "src/base/threads/worker_pool.h"
-#include "src/session/link/chunk_window.h"
+#include "src/session/chunks/chunk_window.h"
 #include "src/transport/channel/channel.h"
 #include "src/wire/schedule.h"
 #if LAYERCAST_HAVE_UCX

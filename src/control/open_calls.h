@@ -8,7 +8,7 @@
 #include <string>
 
 #include "src/control/json_forms.h"
-#include "src/net/zmq/peer_connection.h"
+#include "src/net/limits/peer_connection.h"
 
 namespace layercast {
 

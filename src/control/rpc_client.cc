@@ -9,7 +9,7 @@
 #include "src/base/bytes/shallow_json.h"
 #include "src/control/rpc.h"
 #include "src/net/curve/client_keys.h"
-#include "src/net/zmq/connection_limits.h"
+#include "src/net/limits/connection_limits.h"
 #include "src/net/zmq/endpoint.h"
 #include "src/net/zmq/error_at.h"
 #include "src/net/zmq/poll_sockets.h"

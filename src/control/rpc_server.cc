@@ -24,11 +24,11 @@
 #include "src/control/rpc.h"
 #include "src/net/curve/key_check.h"
 #include "src/net/wake_up.h"
-#include "src/net/zmq/connection_limits.h"
+#include "src/net/limits/connection_limits.h"
 #include "src/net/zmq/listening.h"
-#include "src/net/zmq/peer_ledger.h"
+#include "src/net/limits/peer_ledger.h"
 #include "src/net/zmq/poll_sockets.h"
-#include "src/net/zmq/take_turn.h"
+#include "src/net/limits/take_turn.h"
 #include "src/net/zmq/zmq_context.h"
 
 namespace layercast {

@@ -12,7 +12,7 @@
 
 #include "src/base/memory/caching_memory.h"
 #include "src/device/device_stream.h"
-#include "src/session/link/chunk_memory.h"
+#include "src/session/chunks/chunk_memory.h"
 
 namespace layercast {
 

@@ -9,7 +9,7 @@
 
 #include "src/base/deadline.h"
 #include "src/net/keys/keys.h"
-#include "src/net/zmq/connection_limits.h"
+#include "src/net/limits/connection_limits.h"
 
 namespace layercast {
 

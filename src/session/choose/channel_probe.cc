@@ -9,8 +9,8 @@
 
 #include "layercast/error.h"
 #include "src/base/digest/digest.h"
-#include "src/session/link/chunk_digests.h"
-#include "src/session/link/chunk_window.h"
+#include "src/session/chunks/chunk_digests.h"
+#include "src/session/chunks/chunk_window.h"
 
 namespace layercast {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "layercast/version.h"
-#include "src/session/link/kept_chunks.h"
+#include "src/session/chunks/kept_chunks.h"
 
 namespace layercast {
 

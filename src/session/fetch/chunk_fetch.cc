@@ -1,7 +1,7 @@
 #include "src/session/fetch/chunk_fetch.h"
 
 #include "layercast/error.h"
-#include "src/session/link/chunk_digests.h"
+#include "src/session/chunks/chunk_digests.h"
 #include "src/session/link/naming_peer.h"
 #include "src/session/signing/chunk_hashes.h"
 

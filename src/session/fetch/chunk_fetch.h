@@ -12,7 +12,7 @@
 #include "src/base/deadline.h"
 #include "src/session/fetch/fetch.h"
 #include "src/session/fetch/publisher_session.h"
-#include "src/session/link/chunk_window.h"
+#include "src/session/chunks/chunk_window.h"
 #include "src/wire/schedule.h"
 
 namespace layercast {

@@ -6,7 +6,7 @@
 
 #include "layercast/error.h"
 #include "src/delta/delta_frame.h"
-#include "src/session/link/kept_chunks.h"
+#include "src/session/chunks/kept_chunks.h"
 #include "src/transport/channel/offer_views.h"
 
 namespace layercast {

@@ -15,7 +15,7 @@
 #include "src/session/fetch/snapshot_fetch.h"
 #include "src/session/fetch/stream_fetch.h"
 #include "src/session/fetch/version_parts.h"
-#include "src/session/link/chunk_memory.h"
+#include "src/session/chunks/chunk_memory.h"
 #include "src/session/link/naming_peer.h"
 #include "src/session/relay/relay.h"
 

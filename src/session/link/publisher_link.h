@@ -15,7 +15,7 @@
 
 #include "src/base/deadline.h"
 #include "src/net/curve/client_keys.h"
-#include "src/net/zmq/connection_limits.h"
+#include "src/net/limits/connection_limits.h"
 #include "src/session/link/naming_peer.h"
 #include "src/wire/frames.h"
 

@@ -12,7 +12,7 @@
 
 #include "layercast/error.h"
 #include "layercast/memory.h"
-#include "src/session/link/kept_chunks.h"
+#include "src/session/chunks/kept_chunks.h"
 #include "src/session/link/outbox.h"
 #include "src/transport/channel/channel.h"
 #include "src/wire/schedule.h"

@@ -10,7 +10,7 @@
 #include "src/base/as_error.h"
 #include "src/base/threads/thread_name.h"
 #include "src/base/threads/work_clock.h"
-#include "src/session/link/chunk_digests.h"
+#include "src/session/chunks/chunk_digests.h"
 #include "src/session/offer/ask_limits.h"
 #include "src/session/signing/chunk_hashes.h"
 #include "src/transport/channel/offer_views.h"

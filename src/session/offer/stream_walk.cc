@@ -9,7 +9,7 @@
 #include "src/base/as_error.h"
 #include "src/base/log.h"
 #include "src/base/threads/thread_name.h"
-#include "src/session/link/chunk_digests.h"
+#include "src/session/chunks/chunk_digests.h"
 #include "src/session/link/trainer_cost.h"
 #include "src/session/signing/chunk_hashes.h"
 #include "src/tensor/kernels/stream_copy.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "src/session/link/chunk_digests.h"
+#include "src/session/chunks/chunk_digests.h"
 
 namespace layercast {
 

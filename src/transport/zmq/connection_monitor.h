@@ -10,8 +10,8 @@
 #include <zmq.hpp>
 
 #include "src/net/keys/keys.h"
-#include "src/net/zmq/message_meter.h"
-#include "src/net/zmq/socket_events.h"
+#include "src/net/limits/message_meter.h"
+#include "src/net/limits/socket_events.h"
 
 namespace layercast::zmq_channel {
 

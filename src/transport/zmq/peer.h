@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string>
 
-#include "src/net/zmq/peer_connection.h"
+#include "src/net/limits/peer_connection.h"
 
 namespace layercast::zmq_channel {
 

@@ -11,7 +11,7 @@
 
 #include "layercast/error.h"
 #include "src/base/deadline.h"
-#include "src/net/zmq/peer_connection.h"
+#include "src/net/limits/peer_connection.h"
 #include "src/wire/frames.h"
 
 namespace layercast::testing {

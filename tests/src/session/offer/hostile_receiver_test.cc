@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "layercast/error.h"
-#include "src/net/zmq/peer_ledger.h"
+#include "src/net/limits/peer_ledger.h"
 #include "src/wire/frames.h"
 #include "tests/fuzz/damage.h"
 #include "tests/support/fakes/raw_zmtp.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "src/base/digest/digest.h"
-#include "src/session/link/chunk_digests.h"
-#include "src/session/link/chunk_memory.h"
+#include "src/session/chunks/chunk_digests.h"
+#include "src/session/chunks/chunk_memory.h"
 #include "tests/support/session/copying_shm.h"
 #include "tests/support/session/raw_version.h"
 

@@ -1,5 +1,5 @@
 // What a publisher keeps of each connection: refusals, and what was sent and not taken.
-#include "src/net/zmq/peer_ledger.h"
+#include "src/net/limits/peer_ledger.h"
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@
 #include <zmq.hpp>
 
 #include "src/base/deadline.h"
-#include "src/net/zmq/peer_connection.h"
+#include "src/net/limits/peer_connection.h"
 
 namespace layercast {
 

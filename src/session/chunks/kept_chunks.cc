@@ -1,4 +1,4 @@
-#include "src/session/link/kept_chunks.h"
+#include "src/session/chunks/kept_chunks.h"
 
 #include "src/base/memory/buffer_for.h"
 

@@ -16,11 +16,11 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "src/net/zmq/fair_cuts.h"
-#include "src/net/zmq/message_meter.h"
-#include "src/net/zmq/peer_connection.h"
-#include "src/net/zmq/shared_budget.h"
-#include "src/net/zmq/socket_events.h"
+#include "src/net/limits/fair_cuts.h"
+#include "src/net/limits/message_meter.h"
+#include "src/net/limits/peer_connection.h"
+#include "src/net/limits/shared_budget.h"
+#include "src/net/limits/socket_events.h"
 
 namespace layercast {
 

@@ -1,4 +1,4 @@
-#include "src/net/zmq/message_meter.h"
+#include "src/net/limits/message_meter.h"
 
 #include <utility>
 

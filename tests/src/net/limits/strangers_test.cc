@@ -14,7 +14,7 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "src/net/zmq/connection_limits.h"
+#include "src/net/limits/connection_limits.h"
 #include "src/net/zmq/poll_sockets.h"
 #include "tests/support/fakes/raw_peer.h"
 #include "tests/support/fakes/raw_zmtp.h"

@@ -1,4 +1,4 @@
-#include "src/net/zmq/peer_connection.h"
+#include "src/net/limits/peer_connection.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "src/net/zmq/fair_cuts.h"
+#include "src/net/limits/fair_cuts.h"
 
 #include <algorithm>
 #include <map>

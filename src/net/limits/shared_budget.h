@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "src/net/zmq/fair_cuts.h"
+#include "src/net/limits/fair_cuts.h"
 
 namespace layercast {
 

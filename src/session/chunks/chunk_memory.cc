@@ -1,4 +1,4 @@
-#include "src/session/link/chunk_memory.h"
+#include "src/session/chunks/chunk_memory.h"
 
 #include "src/tensor/region_views.h"
 

@@ -11,7 +11,7 @@
 
 #include "src/base/deadline.h"
 #include "src/base/unique_fd.h"
-#include "src/net/zmq/connection_limits.h"
+#include "src/net/limits/connection_limits.h"
 #include "tests/support/fakes/raw_peer.h"
 
 namespace layercast::testing {

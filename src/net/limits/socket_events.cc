@@ -1,4 +1,4 @@
-#include "src/net/zmq/socket_events.h"
+#include "src/net/limits/socket_events.h"
 
 #include <atomic>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "src/session/link/copy_out.h"
+#include "src/session/chunks/copy_out.h"
 
 #include "src/tensor/region_views.h"
 

@@ -10,7 +10,7 @@
 
 #include "layercast/memory.h"
 #include "layercast/version.h"
-#include "src/session/link/chunk_digests.h"
+#include "src/session/chunks/chunk_digests.h"
 #include "src/tensor/region.h"
 
 namespace layercast {

@@ -1,4 +1,4 @@
-#include "src/net/zmq/connection_limits.h"
+#include "src/net/limits/connection_limits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

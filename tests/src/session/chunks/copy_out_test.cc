@@ -1,5 +1,5 @@
 // Copies of what a channel hands out views of: the same bytes, whoever makes them.
-#include "src/session/link/copy_out.h"
+#include "src/session/chunks/copy_out.h"
 
 #include <gtest/gtest.h>
 

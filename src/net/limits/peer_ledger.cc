@@ -1,4 +1,4 @@
-#include "src/net/zmq/peer_ledger.h"
+#include "src/net/limits/peer_ledger.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "src/session/link/chunk_digests.h"
+#include "src/session/chunks/chunk_digests.h"
 
 #include <array>
 #include <cstddef>

@@ -6,7 +6,7 @@
 #include <string>
 #include <zmq.hpp>
 
-#include "src/net/zmq/connection_limits.h"
+#include "src/net/limits/connection_limits.h"
 
 namespace layercast {
 

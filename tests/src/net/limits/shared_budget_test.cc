@@ -1,4 +1,4 @@
-#include "src/net/zmq/shared_budget.h"
+#include "src/net/limits/shared_budget.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,9 +12,9 @@
 
 #include "layercast/memory.h"
 #include "src/base/memory/buffer_for.h"
-#include "src/session/link/chunk_memory.h"
-#include "src/session/link/copy_out.h"
-#include "src/session/link/kept_chunks.h"
+#include "src/session/chunks/chunk_memory.h"
+#include "src/session/chunks/copy_out.h"
+#include "src/session/chunks/kept_chunks.h"
 #include "src/tensor/region_views.h"
 #include "src/transport/channel/channel.h"
 
