@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/decoder_layers.h"
+#include "bench/samples.h"
 #include "bench/throttled_transport.h"
 #include "engine_side/quant/recipes/recipe_table.h"
 #include "engine_side/reload/receive/attempt.h"
@@ -24,12 +25,6 @@ namespace layercast::bench {
 
 inline double MillisecondsSince(Deadline::Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Deadline::Clock::now() - begin).count();
-}
-
-inline double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 class Trainer {
@@ -93,12 +88,13 @@ struct Times {
 // One rank, as a receiver drives it.
 class Engine {
  public:
-  // `recipe` is a recipe's name.
+  // `recipe` is a recipe's name. `trace` may be null.
   Engine(const Size& model, const std::string& recipe, CommitPolicy commit, std::string publisher,
-         std::vector<std::unique_ptr<Transport>> channels, const ParallelConfig& parallel = {})
+         std::vector<std::unique_ptr<Transport>> channels, const ParallelConfig& parallel = {},
+         TraceRecorder* trace = nullptr)
       : publisher_(std::move(publisher)),
         captured_(MakeBuffers(*ModelOf(model, parallel), model, recipe)),
-        stager_(ModelOf(model, parallel), parallel, {recipe}, captured_, Options(commit), failpoints_, report_,
+        stager_(ModelOf(model, parallel), parallel, {recipe}, captured_, Options(commit, trace), failpoints_, report_,
                 std::move(channels)) {}
 
   Times Reload() {
@@ -117,9 +113,10 @@ class Engine {
   bool ServesWhatItTook() const { return captured_.ServedDigest() == served_; }
 
  private:
-  static ReceiverOptions Options(CommitPolicy commit) {
+  static ReceiverOptions Options(CommitPolicy commit, TraceRecorder* trace) {
     ReceiverOptions options;
     options.commit = commit;
+    options.trace = trace;
     return options;
   }
   CapturedBuffers MakeBuffers(const Module& model, const Size& size, const std::string& recipe) {

@@ -16,6 +16,7 @@
 #include "cli/arguments/log_flag.h"
 #include "cli/arguments/nearest.h"
 #include "cli/arguments/noise_flags.h"
+#include "cli/arguments/otlp_flag.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/end_signal.h"
 #include "cli/terminal/reading_bar.h"
@@ -165,6 +166,7 @@ class Publish final : public Subcommand {
     keys_.DeclareSign(app);
     DeclareLogFormat(app);
     DeclareMetrics(app, options_.metrics_bind, options_.metrics_open);
+    otlp_.Declare(app);
   }
 
   void Run(Output& output) override {
@@ -177,6 +179,8 @@ class Publish final : public Subcommand {
     ExpectBetweenProcesses(options_.channels);
     options_.keys = keys_.options();
     if (!to_.empty()) return Order(output);
+    const std::unique_ptr<OtlpSender> otlp = MakeOtlpSender(otlp_.target());  // outlives the publisher
+    if (otlp != nullptr) options_.on_trace = [&otlp](std::string spans) { otlp->Put(std::move(spans)); };
     if (!watch_.empty()) return Watch(output);
 
     const VersionPart part = ParsePart(part_);
@@ -316,6 +320,7 @@ class Publish final : public Subcommand {
   std::string to_;
   Timeout timeout_;
   PublisherOptions options_;
+  OtlpFlag otlp_;
   KeyFlags keys_;
   NoiseFlags noise_;
 };

@@ -1,10 +1,13 @@
 // layercast reload: has running engines take new weights, all at the same time, and reports each one's outcome.
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/arguments/arguments.h"
 #include "cli/arguments/key_flags.h"
+#include "cli/arguments/otlp_flag.h"
 #include "cli/arguments/reload_outcomes.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/canary/canary_flags.h"
@@ -15,6 +18,7 @@
 #include "layercast/publisher.h"
 #include "layercast/store/store.h"
 #include "src/control/engine_outcome.h"
+#include "src/trace/trace_context.h"
 #include "trainer_side/version_list.h"
 
 namespace layercast::cli {
@@ -81,6 +85,11 @@ class Reload final : public Subcommand {
     app.add_option("--pause-mode", request_.pause_mode, "What the commit does to sequences under way")
         ->check(OneOf({"wait", "abort", "keep"}));
     app.add_flag("--all-or-none", request_.all_or_none, "Commits on all engines, or on none of them");
+    app.add_option("--trace", request_.trace,
+                   "Writes a timeline of the reload into this file, which Perfetto and Chrome open");
+    app.add_option("--traceparent", request_.traceparent,
+                   "W3C's traceparent: what the reload is a part of; by default TRACEPARENT, or nothing");
+    otlp_.Declare(app);
     canary_.Declare(app);
     timeout_.Declare(app);
     keys_.Declare(app);
@@ -105,6 +114,12 @@ class Reload final : public Subcommand {
     }
     request_.clean = noise_ == "off";
     request_.timeout = timeout_.duration();
+    if (canary_.given() && !request_.trace.empty()) {
+      throw UsageError("--trace is of one reload: expected no --canary beside it");
+    }
+    TakeTraceparent();
+    const std::unique_ptr<OtlpSender> otlp = MakeOtlpSender(otlp_.target());
+    if (otlp != nullptr) request_.on_trace = [&otlp](std::string spans) { otlp->Put(std::move(spans)); };
     if (canary_.given()) return canary_.Run(output, engines_, keys_.options(), request_);
     OnInterrupt(request_.all_or_none ? SayThatEnginesLetGo : SayThatEnginesGoOn);
     const std::vector<EngineOutcome> outcomes = ReloadWithBar();
@@ -112,6 +127,19 @@ class Reload final : public Subcommand {
   }
 
  private:
+  // One in the environment that is none is nobody's mistake who has typed this.
+  void TakeTraceparent() {
+    if (!request_.traceparent.empty()) {
+      if (!ParseTraceparent(request_.traceparent)) {
+        throw UsageError("--traceparent: expected 00-TRACE-SPAN-01 in hexadecimal digits, got '" +
+                         request_.traceparent + "'");
+      }
+      return;
+    }
+    const char* const given = std::getenv("TRACEPARENT");  // NOLINT(concurrency-mt-unsafe): there is no other thread
+    if (given != nullptr && ParseTraceparent(given)) request_.traceparent = given;
+  }
+
   // One that is called by its digest is looked up. All of a sharded trainer's publishers have one by its name.
   Version WantedVersion() const {
     const std::string digits = version_.substr(version_.rfind(':') + 1);  // all of it, or behind a name
@@ -143,6 +171,7 @@ class Reload final : public Subcommand {
   ReloadRequest request_;
   CanaryFlags canary_;
   Timeout timeout_;
+  OtlpFlag otlp_;
   KeyFlags keys_;
 };
 

@@ -14,6 +14,7 @@
 #include "cli/arguments/http_flags.h"
 #include "cli/arguments/key_flags.h"
 #include "cli/arguments/log_flag.h"
+#include "cli/arguments/otlp_flag.h"
 #include "cli/arguments/staleness_flags.h"
 #include "cli/arguments/subcommand.h"
 #include "cli/terminal/end_signal.h"
@@ -144,6 +145,7 @@ class Serve final : public Subcommand {
     DeclareLogFormat(app);
     DeclareMetrics(app, options_.metrics.bind, options_.metrics.open);
     DeclareHttp(app, options_.door);
+    otlp_.Declare(app);
     app.add_option("--chunk-bytes", options_.ranks.chunk_bytes, "The most that a rank asks a publisher for at once")
         ->check(CLI::Range(4096, 1 << 30))
         ->capture_default_str();
@@ -191,6 +193,7 @@ class Serve final : public Subcommand {
     options_.ranks.engine = EngineName();
     options_.ranks.keys = keys_.options();
     options_.metrics.open |= options_.ranks.keys.insecure;
+    options_.otlp = otlp_.target();
     options_.ranks.draft = AbsoluteDraft(draft_);
     if (!options_.door.key_file.empty()) options_.door.key_file = AbsolutePath(options_.door.key_file);
     if (!weight_rules_.empty()) options_.ranks.weight_rules = AbsolutePath(weight_rules_);
@@ -337,6 +340,7 @@ class Serve final : public Subcommand {
   }
 
   EngineServiceOptions options_;
+  OtlpFlag otlp_;
   KeyFlags keys_;
   CheckpointFlags checkpoint_;
   std::string draft_;

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -24,7 +26,9 @@
 #include "src/metrics/metrics_endpoint.h"
 #include "src/session/offer/offer_service.h"
 #include "src/session/takers/taker_tally.h"
+#include "src/session/traces/session_traces.h"
 #include "src/tensor/adapter_tensor_name.h"
+#include "src/trace/otlp_spans.h"
 #include "src/wire/frames.h"
 #include "trainer_side/declared_weights.h"
 #include "trainer_side/durable/durable_versions.h"
@@ -42,6 +46,18 @@ namespace {
 constexpr std::size_t kMostThreads = 1024;
 constexpr std::size_t kMostInAFleet = 64;
 constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
+
+// What the user's callback throws is logged.
+SessionTraces::Send SenderOf(const std::function<void(std::string)>& on_trace) {
+  if (!on_trace) return {};
+  return [on_trace](const ProcessTrace& trace, const TraceContext& of) {
+    try {
+      on_trace(OtlpBody({&trace, 1}, of, NanosecondsTo1970()));
+    } catch (const std::exception& error) {
+      log::warn("on_trace threw: {}", error.what());
+    }
+  };
+}
 
 template <class Value>
 void ExpectWithin(const char* option, Value least, Value value, Value most) {
@@ -105,7 +121,8 @@ class Publisher::Impl final : public VersionKeeper {
                   .channels = options.channels,
                   .nccl_fleet = options.nccl_fleet,
                   .keeper = this,
-                  .takers = options.metrics_bind.empty() ? nullptr : &takers_},
+                  .takers = options.metrics_bind.empty() ? nullptr : &takers_,
+                  .send_trace = SenderOf(options.on_trace)},
                  pool_, failpoints_, &device_tensors_) {
     if (!options.store.path.empty()) {
       durable_ = std::make_shared<DurableVersions>(options.store, device_tensors_, failpoints_);

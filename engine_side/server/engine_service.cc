@@ -59,7 +59,7 @@ class EngineService::Impl {
         adapters_(options.ranks.adapter_slots, AdapterSwitchNamed(options.adapter_switch), options.ranks.host_adapters),
         ranks_(RankOptions()),
         generator_(ranks_, adapters_),
-        reloader_(ranks_, generator_, adapters_, options.pause_mode),
+        reloader_(ranks_, generator_, adapters_, options.pause_mode, MakeOtlpSender(options.otlp)),
         sleeper_(ranks_, generator_, reloader_),
         trial_({.reload = [this](const Json& params) { return Reload(params); },
                 .served = [this] { return reloader_.version(); },

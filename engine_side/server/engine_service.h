@@ -13,6 +13,7 @@
 #include "engine_side/server/metrics/engine_metrics.h"
 #include "engine_side/server/reload/staleness.h"
 #include "src/control/rpc.h"
+#include "src/trace/otlp/otlp_target.h"
 
 namespace layercast {
 
@@ -28,6 +29,7 @@ struct EngineServiceOptions {
   std::vector<Json> first_adapters{};             // likewise, as `load_adapter` params
   MetricsOptions metrics{};                       // for Prometheus
   EngineDoorOptions door{};                       // for who asks over HTTP
+  std::optional<OtlpTarget> otlp{};               // where traces of syncs are sent
   std::uint64_t connection_budget = 256U << 20;   // RpcServerOptions
   std::string follow{};                           // publishers: whose newest counts until a version comes from others
   std::optional<StalenessBound> max_staleness{};  // for a `generate` that names none

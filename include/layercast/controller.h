@@ -21,6 +21,8 @@
 
 namespace layercast {
 
+class ReloadTrace;  // internal
+
 // Where engines take the new weights from: a publisher, a store, another engine, or a folder that they can read. If
 // none of these is set, each engine re-reads the last whole checkpoint that it loaded. Value.
 struct ReloadRequest {
@@ -61,6 +63,14 @@ struct ReloadRequest {
   // that call and under no lock. The engines do not wait for it. What it throws is logged, and it is then told no more
   // of that reload, which goes on. May be empty.
   std::function<void(const EngineProgress&)> on_progress{};
+  // Not empty: a timeline of the reload is written to this file, also of one that fails, for Perfetto or Chrome
+  // (docs/operations.md): this controller, the engines, their ranks and publishers, by one clock. ReloadWeights throws
+  // kInvalidArgument, before any engine is asked, if it cannot be written.
+  std::string trace{};
+  // Takes the same, as the body of a POST to /v1/traces of a collector of OpenTelemetry's (OTLP, in JSON). Engines and
+  // publishers then send nothing themselves of this reload. Called at the end of ReloadWeights. May be empty.
+  std::function<void(std::string otlp)> on_trace{};
+  std::string traceparent{};  // W3C's: what the reload is a part of. Empty: it is a trace of its own
   // For the whole call. With all_or_none, for all that comes before the commit: once that is decided, it is waited for
   // up to 10 minutes more.
   std::chrono::milliseconds timeout{300'000};
@@ -148,7 +158,7 @@ struct GeneratedSequence {
 struct CanaryRequest {
   std::vector<std::string> canaries{};  // some of the controller's engines
   // Which version, from where. Neither `all_or_none` nor `trial` is heeded: the canaries take it each for itself, and
-  // the others all or none of them.
+  // the others all or none of them. Nor is `trace`, which is of one reload.
   ReloadRequest reload{};
   // How long the canaries wait for a verdict once all of them serve the version, before they go back by themselves.
   std::chrono::milliseconds trial{300'000};
@@ -251,6 +261,7 @@ class LAYERCAST_PUBLIC Controller {
  private:
   class LAYERCAST_HIDDEN Impl;
   const KeyOptions& key_options() const;
+  LAYERCAST_HIDDEN std::vector<EngineOutcome> ReloadTraced(const ReloadRequest& request, ReloadTrace& trace);
   std::stop_token BeginCall();
   std::unique_ptr<Impl> impl_;
 };

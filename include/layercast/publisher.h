@@ -87,6 +87,9 @@ struct PublisherOptions {
   // for a key there, so an address beyond loopback is refused unless `metrics_open`, or keys.insecure.
   std::string metrics_bind{};
   bool metrics_open = false;
+  // Takes the spans of each engine's sync, once it is over, as the body of a POST to /v1/traces of a collector of
+  // OpenTelemetry's (OTLP, in JSON). Called on a thread of the publisher's, which must not wait. May be empty.
+  std::function<void(std::string otlp)> on_trace{};
   // Where each version is also written, on a thread of the publisher's: engines take it from there when no publisher
   // lives. A stream is written by its walk, the first that an engine takes whole. Of a sharded trainer each rank writes
   // its part, and the version is there once all are; `run` must be named then. A publisher that is started anew with

@@ -17,7 +17,8 @@
 
 namespace layercast {
 
-class TakerTally;  // internal
+class TakerTally;     // internal
+class TraceRecorder;  // internal
 
 // How the engine's weights are quantized. Value.
 struct QuantizationConfig {
@@ -57,6 +58,8 @@ struct ReceiverOptions {
   // Notes who takes what from the relay, for the ranks of `layercast serve`. Null: nobody does. Must outlive the
   // receiver.
   TakerTally* relay_takers = nullptr;
+  // Records what a reload does, for the ranks of `layercast serve`. Null: nobody does. Must outlive the receiver.
+  TraceRecorder* trace = nullptr;
   // By which keys publishers and relays admit this rank, and it admits receivers where it relays.
   KeyOptions keys{};
   std::chrono::milliseconds timeout{300'000};     // for a whole reload

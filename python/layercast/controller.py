@@ -101,6 +101,8 @@ class Controller(OfOneProcess):
         check: bool = True,
         on_progress: Callable[[Progress], None] | None = None,
         progress_bar: bool = False,
+        trace: str | os.PathLike[str] = "",
+        traceparent: str = "",
     ) -> list[EngineOutcome]:
         """Tells all engines to take a version; returns an outcome for each, in the order of the endpoints.
 
@@ -117,6 +119,8 @@ class Controller(OfOneProcess):
             check: raises if an engine failed; ``error.outcomes`` has all outcomes. False: outcomes have the errors.
             on_progress: called on this thread while the reload is under way.
             progress_bar: shows one, if the package tqdm is installed.
+            trace: a file that a timeline of the reload is written to, for Perfetto or Chrome.
+            traceparent: W3C's: which span of a caller's trace the reload is a part of.
 
         Raises the first failed engine's error.
         """
@@ -126,6 +130,8 @@ class Controller(OfOneProcess):
         options |= {"load_format": load_format, "timeout": timeout, **_source_options(source)}
         if version is not None:
             options["version"] = version
+        if trace or traceparent:
+            options |= {"trace": os.fspath(trace), "traceparent": traceparent}
         with Told(on_progress, progress_bar) as tell:
             outcomes = [outcome(native) for native in self._native.reload(tell, **options)]
         return checked(outcomes) if check else outcomes

@@ -113,6 +113,8 @@ ReloadRequest RequestFrom(const nb::kwargs& options) {
           .channel = Option(options, "channel", std::string()),
           .pause_mode = Option(options, "pause_mode", std::string()),
           .all_or_none = Option(options, "all_or_none", false),
+          .trace = Option(options, "trace", std::string()),
+          .traceparent = Option(options, "traceparent", std::string()),
           .timeout = Seconds(options, "timeout", 300.0)};
 }
 

@@ -189,6 +189,7 @@ class CanaryReload::Impl {
     ReloadRequest reload = request_.reload;
     reload.all_or_none = false;
     reload.trial = reload.timeout + kToDecide;  // until all of them serve it
+    reload.trace.clear();
     taken_ = canaries_.ReloadWeights(reload);
     const auto served = std::ranges::find(taken_, true, &EngineOutcome::ok);
     if (served != taken_.end()) version_ = served->version;
@@ -255,6 +256,7 @@ class CanaryReload::Impl {
     ReloadRequest reload = request_.reload;
     reload.version = version_;
     reload.all_or_none = true;
+    reload.trace.clear();
     try {
       if (stop_.stop_requested()) throw Error(ErrorCode::kCancelled, "canary: the promotion was given up");
       return rest_->ReloadWeights(reload);

@@ -17,6 +17,7 @@
 #include "src/control/progress_watch.h"
 #include "src/control/reload_together.h"
 #include "src/control/rpc.h"
+#include "src/trace/reload_trace.h"
 
 namespace layercast {
 namespace {
@@ -88,6 +89,7 @@ struct EngineCall {
   std::string method;
   Json params = Json::object();
   Deadline deadline;  // until when the caller waits
+  ReloadTrace* trace = nullptr;  // null: nobody wants a timeline
 };
 
 // Reads an outcome from an engine's answer.
@@ -95,12 +97,20 @@ using ReadOutcome = std::function<EngineOutcome(const std::string& endpoint, con
 
 EngineOutcome Done(const std::string& endpoint, const Json& /*answer*/) { return {.endpoint = endpoint, .ok = true}; }
 
+// The error of the first engine that failed, in words; empty: none did.
+std::string FirstError(const std::vector<EngineOutcome>& outcomes) {
+  const auto failed = std::ranges::find_if(outcomes, [](const EngineOutcome& one) { return one.error.has_value(); });
+  return failed == outcomes.end() ? "" : NamingEngine(failed->endpoint, failed->error->what());
+}
+
 EngineOutcome CallOne(EngineClients& clients, std::size_t engine, const EngineCall& call, const ReadOutcome& read) {
   const std::string& endpoint = clients.endpoints()[engine];
   EngineOutcome outcome{.endpoint = endpoint};
   try {
     const Json answer =
-        clients.Use(engine, [&](RpcClient& client) { return client.Call(call.method, call.params, call.deadline); });
+        clients.Use(engine, [&](RpcClient& client) {
+          return OnTrace(call.trace, endpoint, call.method, client, call.params, call.deadline);
+        });
     outcome = read(endpoint, answer);
   } catch (const Error& error) {
     outcome.error = error;
@@ -213,17 +223,24 @@ const KeyOptions& Controller::key_options() const { return impl_->key_options();
 std::stop_token Controller::BeginCall() { return impl_->Begin(); }
 
 std::vector<EngineOutcome> Controller::ReloadWeights(const ReloadRequest& request) {
+  ReloadTrace trace({.file = request.trace, .on_trace = request.on_trace, .traceparent = request.traceparent});
+  return trace.Of([&] { return ReloadTraced(request, trace); }, FirstError);
+}
+
+std::vector<EngineOutcome> Controller::ReloadTraced(const ReloadRequest& request, ReloadTrace& trace) {
   ProgressWatch watch(endpoints(), request.on_progress, impl_->keys());
+  Json params = ReloadParams(request);
+  trace.AddTo(params);
   if (request.all_or_none) {
-    return ReloadTogether(impl_->clients(), ReloadParams(request), request.version, request.timeout, impl_->Begin(),
-                          watch);
+    return ReloadTogether(impl_->clients(), params, request.version, request.timeout, impl_->Begin(),
+                          watch, &trace);
   }
   const ReadOutcome read = [&request](const std::string& endpoint, const Json& answer) {
     EngineOutcome outcome = OutcomeFromJson(endpoint, answer);
     CheckDigest(request.version, outcome);
     return outcome;
   };
-  return CallEach(impl_->clients(), {"reload_weights", ReloadParams(request), impl_->Until(request.timeout)}, read,
+  return CallEach(impl_->clients(), {"reload_weights", params, impl_->Until(request.timeout), &trace}, read,
                   watch);
 }
 

@@ -48,14 +48,16 @@ class VersionAgreement {
 // What all participants of one joint reload share.
 struct JointReload {
   JointReload(std::size_t engines, const std::optional<Version>& expected, std::chrono::milliseconds timeout,
-              std::stop_token stop)
-      : version(expected),
+              std::stop_token stop, ReloadTrace* trace_of_caller)
+      : trace(trace_of_caller),
+        version(expected),
         staged(engines),
         prepared(engines),
         there(engines),
         engines_give_up(Deadline::After(TimeWithin(timeout))),
         deadline(Deadline::After(timeout).OrStop(std::move(stop))),
         last_vote(Deadline::After(timeout + kRenewal)) {}
+  ReloadTrace* const trace;  // null: nobody wants a timeline
   VersionAgreement version;
   Vote staged;
   Vote prepared;
@@ -110,7 +112,7 @@ class Participant {
     EngineOutcome outcome{.endpoint = endpoint_};
     try {
       answered_ = false;
-      const Json answer = client_.Call(method, params, deadline);
+      const Json answer = OnTrace(reload_.trace, endpoint_, method, client_, params, deadline);
       answered_ = true;
       outcome = OutcomeFromJson(endpoint_, answer);
       if (!outcome.ok && !outcome.error)
@@ -228,9 +230,9 @@ std::future<EngineOutcome> Begin(EngineClients& clients, std::size_t engine, con
 
 std::vector<EngineOutcome> ReloadTogether(EngineClients& clients, const Json& params,
                                           const std::optional<Version>& expected, std::chrono::milliseconds timeout,
-                                          std::stop_token stop, ProgressWatch& watch) {
+                                          std::stop_token stop, ProgressWatch& watch, ReloadTrace* trace) {
   const std::size_t engines = clients.endpoints().size();
-  JointReload reload(engines, expected, timeout, std::move(stop));
+  JointReload reload(engines, expected, timeout, std::move(stop), trace);
   CheckDistinctAddresses(clients.endpoints(), reload.deadline);
   std::vector<std::future<EngineOutcome>> under_way;
   for (std::size_t engine = 0; engine < engines; ++engine) under_way.push_back(Begin(clients, engine, params, reload));

@@ -12,15 +12,17 @@
 #include "src/control/engine_clients.h"
 #include "src/control/json_forms.h"
 #include "src/control/progress_watch.h"
+#include "src/trace/reload_trace.h"
 
 namespace layercast {
 
 // `params` are those of the call `reload_weights`. `expected` is the version that all engines must have staged, if it
 // is known. `stop` gives up what is not decided yet. Returns one outcome for each engine, in the order of the clients.
 // An engine that could have committed, but did not because of another, has the error kCancelled, which names the
-// other's fault. `watch` is of these endpoints.
+// other's fault. `watch` is of these endpoints. `trace` may be null.
 std::vector<EngineOutcome> ReloadTogether(EngineClients& clients, const Json& params,
                                           const std::optional<Version>& expected, std::chrono::milliseconds timeout,
-                                          std::stop_token stop, ProgressWatch& watch);
+                                          std::stop_token stop, ProgressWatch& watch,
+                                          ReloadTrace* trace = nullptr);
 
 }  // namespace layercast

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "src/base/deadline.h"
 #include "src/control/json_forms.h"
 #include "src/net/keys/keys.h"
+#include "src/trace/trace_clock.h"
 
 namespace layercast {
 
@@ -87,11 +89,20 @@ class RpcClient {
   Json Call(const std::string& method, const Json& params, Deadline deadline);
   // Whether the connection has ended since the first call. ZeroMQ connects again, perhaps to a new process.
   bool WasLost();
+  // How far the peer's monotonic clock is ahead of this process's, by the shortest of some exchanges. nullopt: it does
+  // not say. To be asked of a peer that has answered a call. Throws what Call throws.
+  std::optional<ClockOffset> MeasureClock(Deadline deadline);
 
  private:
   class Impl;
   const std::string peer_;  // "engine tcp://...", for errors
   std::unique_ptr<Impl> impl_;
 };
+
+class ReloadTrace;
+
+// Makes a call of an engine, and notes it on the trace, with what the engine answers of its own. The trace may be null.
+Json OnTrace(ReloadTrace* trace, const std::string& endpoint, const std::string& method, RpcClient& client,
+             const Json& params, Deadline deadline);
 
 }  // namespace layercast

@@ -14,12 +14,14 @@
 #include "src/net/zmq/error_at.h"
 #include "src/net/zmq/poll_sockets.h"
 #include "src/net/zmq/zmq_context.h"
+#include "src/trace/reload_trace.h"
 
 namespace layercast {
 namespace {
 
 using Clock = Deadline::Clock;
 constexpr std::chrono::milliseconds kPingInterval{500};
+constexpr std::chrono::milliseconds kClockTime{2'000};
 
 // Does `call`, and turns what ZeroMQ throws, for instance when no descriptor is left, into an Error that names the
 // peer.
@@ -70,7 +72,37 @@ class RpcClient::Impl {
     return Answer(std::move(answer), method);
   }
 
+  std::optional<ClockOffset> MeasureClock(Deadline deadline) {
+    constexpr int kExchanges = 8;
+    std::optional<ClockOffset> best;
+    for (int exchange = 0; exchange < kExchanges && !deadline.Passed(); ++exchange) {
+      const std::uint64_t ping = ++last_id_;
+      const std::int64_t asked = TraceNow();
+      Send({{"ping", ping}, {"clock", true}}, "ping");
+      const Json pong = AwaitPong(ping, deadline);
+      const std::int64_t came = TraceNow();
+      if (!pong.contains("clock_ns")) break;
+      const auto said = pong["clock_ns"].get<std::int64_t>();
+      best = BetterOffset(best, asked, said, said, came);
+    }
+    return best;
+  }
+
  private:
+  // Null if none comes by the deadline.
+  Json AwaitPong(std::uint64_t ping, Deadline deadline) {
+    while (!deadline.Passed()) {
+      std::array<zmq::pollitem_t, 1> items = {{{socket_.handle(), 0, ZMQ_POLLIN, 0}}};
+      PollSockets(items, deadline.AtMost(MessageMeter::kLook).Remaining());
+      for (zmq::message_t raw; socket_.recv(raw, zmq::recv_flags::dontwait);) {
+        limits_->Heard(raw);
+        Json message = ParseShallowJson<Json>(raw.to_string_view());
+        if (message.is_object() && message.value("pong", Json()) == Json(ping)) return message;
+      }
+    }
+    return nullptr;
+  }
+
   Json AwaitAnswer(const Json& request, const std::string& method, Deadline deadline, std::uint64_t ended) {
     const std::uint64_t id = request.at("id").get<std::uint64_t>();
     Clock::time_point last_heard = Clock::now();
@@ -197,8 +229,28 @@ RpcClient::~RpcClient() = default;
 
 bool RpcClient::WasLost() { return impl_->WasLost(); }
 
+std::optional<ClockOffset> RpcClient::MeasureClock(Deadline deadline) {
+  return NamingZmqErrors(peer_, [&] { return impl_->MeasureClock(deadline); });
+}
+
 Json RpcClient::Call(const std::string& method, const Json& params, Deadline deadline) {
   return NamingZmqErrors(peer_, [&] { return impl_->Call(method, params, deadline); });
+}
+
+Json OnTrace(ReloadTrace* trace, const std::string& endpoint, const std::string& method, RpcClient& client,
+             const Json& params, Deadline deadline) {
+  if (trace == nullptr || !trace->wanted()) return client.Call(method, params, deadline);
+  const TraceTime begin = TraceTime::clock::now();
+  Json answer;
+  try {
+    answer = client.Call(method, params, deadline);
+  } catch (...) {
+    trace->Called(endpoint, method, begin);
+    throw;
+  }
+  trace->Called(endpoint, method, begin);
+  trace->Came(endpoint, answer, [&] { return client.MeasureClock(Deadline::After(kClockTime)); });
+  return answer;
 }
 
 }  // namespace layercast

@@ -219,12 +219,18 @@ class RpcServer::Impl {
     Json message;
     if (body.size() <= kSmallMessage) {
       message = ParseShallow(body.to_string_view());
-      if (const Json ping = NumberIn(message, "ping"); !ping.is_null()) return Send(from, Json{{"pong", ping}}.dump());
+      if (const Json ping = NumberIn(message, "ping"); !ping.is_null()) return Send(from, Pong(message, ping).dump());
       if (!in_parser_.contains(from.connection)) return Handle(from, body, message);
     }
     ++in_parser_[from.connection];
     limits_->Hold(from.connection, body.size());
     parser_.Put({.from = std::move(from), .body = std::move(body)});
+  }
+
+  static Json Pong(const Json& message, const Json& ping) {
+    Json pong = {{"pong", ping}};
+    if (message.contains("clock")) pong["clock_ns"] = TraceNow();
+    return pong;
   }
 
   void TakeParsed() {

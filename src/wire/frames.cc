@@ -45,7 +45,8 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {"
                                                                                "offered_versions",
                                                                                "hold_version",
                                                                                "ask_delta",
-                                                                               "delta"};
+                                                                               "delta",
+                                                                               "session_trace"};
 
 // Every field here is called what its errors call it, in whichever part of it they are.
 
@@ -330,6 +331,15 @@ void Fields(auto& archive, Is<Delta> auto& delta) {
   archive.Number(delta.offer_id, "offer");
   List<std::uint32_t>(archive, delta.chunk_bytes, 8, "chunks", [&](auto& bytes) { archive.Number(bytes, "bytes"); });
   Text(archive, delta.why, "why");
+}
+
+void Fields(auto& archive, Is<SessionTrace> auto& trace) {
+  Text(archive, trace.session, "session");
+  Text(archive, trace.traceparent, "traceparent");
+  Flag(archive, trace.sent, "sent");
+  archive.Number(trace.heard_ns, "time heard");
+  archive.Number(trace.answered_ns, "time answered");
+  Bytes(archive, trace.trace, "trace", kMaxTraceBytes);
 }
 
 template <typename Empty>

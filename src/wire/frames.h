@@ -23,6 +23,8 @@ inline constexpr std::size_t kMaxFrameBytes = 256U << 20;
 inline constexpr std::size_t kMaxAskBytes = 32U << 20;    // for frames that a receiver sends
 inline constexpr std::size_t kMaxConfigBytes = 1U << 20;  // of a welcome's config
 
+inline constexpr std::size_t kMaxTraceBytes = 4U << 20;  // of a session_trace's trace
+
 // What an end says about the host that it runs on. The fields are those of HostIdentity
 // (src/net/host_identity.h).
 struct Host {
@@ -374,12 +376,24 @@ struct Delta {
   bool operator==(const Delta&) const = default;
 };
 
+// Asks what a publisher has recorded of a session, for a timeline of the sync, or answers it. Outside any session.
+struct SessionTrace {
+  std::string session;        // its name (SessionName)
+  std::string traceparent{};  // W3C's, of the sync; empty: it has none
+  bool sent = false;          // whoever asks sends the spans to a collector: the publisher shall not
+  // Of the answer:
+  std::uint64_t heard_ns = 0;  // by the publisher's monotonic clock: when it was asked
+  std::uint64_t answered_ns = 0;
+  std::vector<std::byte> trace{};  // a ProcessTrace, as JSON; empty: nothing is known of that session
+  bool operator==(const SessionTrace&) const = default;
+};
+
 // The messages in the order of their type numbers, which begin with 1.
 using Message = std::variant<Hello, Welcome, Subscribe, NeedSchedule, Subscribed, TensorsReady, TensorDone, StreamEnd,
                              Ping, Pong, Bye, Refused, StatusRequest, StatusAnswer, MoreDigests, FetchFrom, RelayLost,
                              ChunksReady, Progress, CostRequest, ServingCost, VersionsRequest, VersionsAnswer,
                              PinVersion, EvictVersion, PublishFolder, PublishedFolder, AskSigned, SignedDigests,
-                             OfferedSince, OfferedVersions, HoldVersion, AskDelta, Delta>;
+                             OfferedSince, OfferedVersions, HoldVersion, AskDelta, Delta, SessionTrace>;
 
 struct Frame {
   std::uint16_t protocol = kNewestProtocol;  // the one that the sender speaks

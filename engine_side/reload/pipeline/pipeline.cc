@@ -36,8 +36,11 @@ ReloadPipeline::ReloadPipeline(const PipelineParts& parts, std::span<const Piece
       quantize_(parts.plan, parts.manifest, parts.layout, parts.recipes, amax_, parts.sink, parts.work),
       part_scales_(parts.plan, parts.layout, parts.sink, parts.work),
       derive_(parts.plan, parts.layout, parts_.recipes, parts.sink, parts.work),
+      clock_(parts.trace),
       direct_(parts.plan.layers().size(), !pieces.empty()),
-      begun_(parts.plan.layers().size()) {
+      begun_(parts.plan.layers().size()),
+      layers_lane_(LaneOf(parts.trace, "layers", TraceKind::kLayers)),
+      first_came_(layers_lane_ == nullptr ? 0 : parts.plan.layers().size()) {
   if (!pieces.empty()) ChooseDirect(pieces);
 }
 
@@ -121,6 +124,13 @@ void ReloadPipeline::FinishInSink(std::uint32_t layer, StageClock::Scope& timing
   timing.Enter(clock_[Stage::kCommit]);
   CloseInSink(planned);
   ++layers_done_;
+  if (layers_lane_ == nullptr) return;
+  NoteBegun(layer);
+  layers_lane_->Add(first_came_[layer], TraceTime::clock::now(), NameOf(layer));
+}
+
+void ReloadPipeline::NoteBegun(std::uint32_t layer) {
+  if (first_came_[layer] == TraceTime()) first_came_[layer] = TraceTime::clock::now();
 }
 
 void ReloadPipeline::AddNoise(const PlannedLayer& layer) {
@@ -150,6 +160,7 @@ void ReloadPipeline::AcceptValues(const Piece& piece, const RegionView& view) {
   const Placement& placement = parts_.plan.placements()[piece.placement];
   const std::uint32_t layer = parts_.plan.parameters()[placement.parameter].layer;
   parts_.failpoints.Hit("layer_buffer");
+  if (layers_lane_ != nullptr) NoteBegun(layer);
   if (parts_.plan.parameters()[placement.parameter].sign != Sign::kAny) AcceptScales(piece, view);
   if (direct_[layer]) {
     AcceptDirect(piece, view);
@@ -173,7 +184,7 @@ void ReloadPipeline::AcceptDirect(const Piece& piece, const RegionView& view) {
   const Placement& placement = parts_.plan.placements()[piece.placement];
   const PlannedParameter& parameter = parts_.plan.parameters()[placement.parameter];
   if (!buffer_.Count(piece)) return;
-  StageClock::Scope timing(clock_[Stage::kQuantize]);
+  StageClock::Scope timing(clock_[Stage::kQuantize], &NameOf(parameter.layer));
   if (!begun_[parameter.layer]) {
     begun_[parameter.layer] = true;
     parts_.failpoints.Hit("quantize");
@@ -225,7 +236,7 @@ void ReloadPipeline::AcceptBuffered(const Piece& piece, const RegionView& view) 
   const PlannedParameter& parameter = parts_.plan.parameters()[placement.parameter];
   const PlannedLayer& layer = parts_.plan.layers()[parameter.layer];
   {
-    StageClock::Scope timing(clock_[Stage::kLayerBuffer]);
+    StageClock::Scope timing(clock_[Stage::kLayerBuffer], &NameOf(parameter.layer));
     if (!buffer_.CountBuffered(piece)) return;
     MaterializedLayer* memory = buffer_.MemoryOf(parameter.layer);
     if (memory == nullptr) {
@@ -266,7 +277,7 @@ void ReloadPipeline::MagnitudesCame(std::uint32_t tensor) {
 }
 
 void ReloadPipeline::ProcessLayer(std::uint32_t layer) {
-  StageClock::Scope timing(clock_[Stage::kQuantize]);
+  StageClock::Scope timing(clock_[Stage::kQuantize], &NameOf(layer));
   parts_.failpoints.Hit("quantize");
   OpenInSink(layer);
   QuantizeLayer(layer);
@@ -292,7 +303,7 @@ void ReloadPipeline::ProcessUnsuppliedLayers() {
     } else if (buffer_.ExpectsBytes(layer)) {
       continue;
     } else if (direct_[layer]) {
-      StageClock::Scope timing(clock_[Stage::kQuantize]);
+      StageClock::Scope timing(clock_[Stage::kQuantize], &NameOf(layer));
       OpenInSink(layer);
       FillUnsuppliedInSink(layer);
       FinishInSink(layer, timing);
@@ -306,7 +317,7 @@ void ReloadPipeline::ProcessUnsuppliedLayers() {
 // Copies the served tensors into the sink, like those that came, so that every commit policy and digest sees a whole
 // version. Norms begin anew from what was published of them.
 void ReloadPipeline::KeepServed(const PlannedLayer& layer) {
-  const StageClock::Scope timing(clock_[Stage::kCommit]);
+  const StageClock::Scope timing(clock_[Stage::kCommit], &layer.path);
   const std::span<const KernelTensor> tensors = parts_.layout.TensorsOf(layer);
   parts_.sink.Open(tensors);
   for (const KernelTensor& tensor : tensors) {

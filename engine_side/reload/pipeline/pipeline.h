@@ -39,6 +39,7 @@ struct PipelineParts {
   FailPoints& failpoints;
   std::uint64_t buffer_limit = 0;  // LayerBuffer's `limit`
   NormNoise* noise = nullptr;      // of the version, which was begun; null: none
+  TraceRecorder* trace = nullptr;  // of stages and layers; null: of nothing
 };
 
 // Resource; one thread only; for one version. What it borrows must outlive it.
@@ -86,6 +87,8 @@ class ReloadPipeline {
   void CloseInSink(const PlannedLayer& layer);
   void AddNoise(const PlannedLayer& layer);
   void FillUnsuppliedInSink(std::uint32_t layer);
+  const std::string& NameOf(std::uint32_t layer) const { return parts_.plan.layers()[layer].path; }
+  void NoteBegun(std::uint32_t layer);
 
   PipelineParts parts_;
   AmaxTable amax_;
@@ -94,9 +97,11 @@ class ReloadPipeline {
   PartScales part_scales_;
   DeriveStage derive_;
   StageClock clock_;
-  std::vector<bool> direct_;         // by layer
-  std::vector<bool> begun_;          // by layer: a piece of it came; for direct ones
-  std::set<std::uint32_t> waiting_;  // covered layers that lack magnitudes
+  std::vector<bool> direct_;           // by layer
+  std::vector<bool> begun_;            // by layer: a piece of it came; for direct ones
+  std::set<std::uint32_t> waiting_;    // covered layers that lack magnitudes
+  TraceLane* const layers_lane_;       // null: nobody wants a timeline
+  std::vector<TraceTime> first_came_;  // by layer: when its first piece did, if there is layers_lane_
   std::uint64_t layers_done_ = 0;
   std::uint64_t layers_kept_ = 0;
 };

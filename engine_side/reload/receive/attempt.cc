@@ -26,7 +26,8 @@ ReloadAttempt::ReloadAttempt(Environment environment, std::shared_ptr<const Prep
                  .pool = environment_.pool,
                  .failpoints = environment_.failpoints,
                  .buffer_limit = environment_.buffer_limit,
-                 .noise = environment_.noise},
+                 .noise = environment_.noise,
+                 .trace = environment_.trace},
                 direct ? std::span<const Piece>(schedule().pieces) : std::span<const Piece>()),
       summaries_(manifest_.summaries()) {
   CheckAliases();  // as far as digests are known by now

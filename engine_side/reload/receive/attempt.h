@@ -31,6 +31,7 @@ class ReloadAttempt final : public FetchSink {
     std::function<void()> say_came;  // called after each chunk
     std::stop_token stop;            // once requested, no chunk is taken
     NormNoise* noise = nullptr;      // PipelineParts'
+    TraceRecorder* trace = nullptr;  // null: nobody wants a timeline
   };
   // `prepared` was made for the manifest's layout. `snapshot`: the version comes by the schedule for snapshots,
   // otherwise by that for streams. `direct`: layers may be processed directly.

@@ -73,7 +73,7 @@ class Receiver::Impl {
       captured_.CheckUnmoved();
       writing_ = true;
       if (WritesLayers()) staged_ = stager_.Receive();
-      const StageClock::Scope timing(report_.stage_ms["commit"]);
+      const StageClock::Scope timing(stager_.AccountOf("commit"));
       stager_.EnterStage("commit");
       stager_.committer().Commit();
       captured_.CheckUnmoved();
@@ -108,8 +108,8 @@ class Receiver::Impl {
     {
       report_.total_ms = total_ms_at_commit_;  // without what an earlier verification took
       report_.stage_ms["verify"] = verify_ms_at_commit_;
-      const StageClock::Scope all(report_.total_ms);
-      const StageClock::Scope timing(report_.stage_ms["verify"]);
+      const StageClock::Scope all({&report_.total_ms});
+      const StageClock::Scope timing(stager_.AccountOf("verify"));
       stager_.EnterStage("verify");
       report_.served_digest = captured_.ServedDigest();
     }

@@ -5,7 +5,6 @@
 
 #include "engine_side/plan/kept_layers.h"
 #include "engine_side/reload/layout/served_digest.h"
-#include "engine_side/reload/pipeline/stage_clock.h"
 #include "engine_side/reload/prequantized/quantized_layers.h"
 #include "engine_side/reload/sources/kernel_taker.h"
 #include "layercast/error.h"
@@ -243,7 +242,8 @@ void Stager::BeginAttempt(Opened opened) {
                                                                         .buffer_limit = options_.buffer_limit,
                                                                         .say_came = [this] { NoteCame(); },
                                                                         .stop = context_.stop,
-                                                                        .noise = &noise()},
+                                                                        .noise = &noise(),
+                                                                        .trace = options_.trace},
                                              std::move(prepared), std::move(opened.manifest), opened.snapshot, direct);
   progress_.Expect(attempt_->bytes_awaited(), attempt_->layers_awaited());
 }
@@ -267,7 +267,7 @@ StagedVersion Stager::FinishAttempt() {
 void Stager::NoteCame() { progress_.Came(attempt_->bytes(), attempt_->layers()); }
 
 StagedVersion Stager::Digested(const Version& version) {
-  const StageClock::Scope timing(report_.stage_ms["verify"]);
+  const StageClock::Scope timing(AccountOf("verify"));
   EnterStage("verify");
   std::vector<Digest> digests = committer().digests();
   const Digest staged = CombineDigests(layout(), digests);
@@ -316,7 +316,7 @@ std::shared_ptr<const PreparedLayout> Stager::PrepareCheckpoint(const Manifest& 
   const bool same = prepared_ != nullptr && prepared_->plan.layout_digest() == manifest.layout_digest() &&
                     prepared_->plan.parts() == parts && prepared_->plan.partial() == request_.partial;
   if (same) return prepared_;
-  const StageClock::Scope timing(report_.stage_ms["plan"]);
+  const StageClock::Scope timing(AccountOf("plan"));
   const KernelLayout& kernel = layout();  // before TakeQuantizedLayersAsTheyCome changes the model's form
   TakeQuantizedLayersAsTheyCome(*model_, manifest, quantization_);
   prepared_ =

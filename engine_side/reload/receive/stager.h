@@ -16,6 +16,7 @@
 #include "engine_side/reload/commit/staged_record.h"
 #include "engine_side/reload/layout/kernel_layout.h"
 #include "engine_side/reload/noise/norm_noise.h"
+#include "engine_side/reload/pipeline/stage_clock.h"
 #include "engine_side/reload/receive/attempt.h"
 #include "engine_side/reload/receive/served_version.h"
 #include "engine_side/reload/receive/staged_version.h"
@@ -76,6 +77,10 @@ class Stager {
   void SetTimeout(std::chrono::milliseconds timeout) { peers_.SetTimeout(timeout); }
   // The stage that a reload has come to after Receive: see ProgressTeller::Enter.
   void EnterStage(const char* stage) { progress_.Enter(stage, report_.version); }
+  // Where the time of a stage goes that is none of the pipeline's.
+  StageClock::Account AccountOf(const char* stage) {
+    return {&report_.stage_ms[stage], LaneOf(options_.trace, stage, TraceKind::kStage)};
+  }
   // The committer. The first call makes it, and throws if the engine's captured buffers do not fit the model.
   Committer& committer();
   // The noise of the norms. The first call makes it, and throws likewise.

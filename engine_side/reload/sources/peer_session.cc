@@ -101,7 +101,8 @@ MergedVersion PeerSession::Connect(const std::string& lineage, std::optional<std
                               .rank = parallel.engine_rank(),
                               .ranks = request_->lender ? 1 : parallel.engine_size()};
   deadline_ = Deadline::After(timeout_);
-  const StageClock::Scope timing(environment_.report.stage_ms["connect"]);
+  const StageClock::Scope timing(
+      {&environment_.report.stage_ms["connect"], LaneOf(environment_.options.trace, "connect", TraceKind::kStage)});
   session_ =
       FetchSession::Open(request_->endpoints, self, lineage, step, HowToFetch(), environment_.failpoints, deadline_);
   return Merged();
@@ -166,6 +167,7 @@ FetchOptions PeerSession::HowToFetch() {
   fetch.relay = relay_ ? &*relay_ : nullptr;
   fetch.peer_timeout = environment_.options.peer_timeout;
   fetch.stop = request_->stop;
+  fetch.trace = environment_.options.trace;
   return fetch;
 }
 

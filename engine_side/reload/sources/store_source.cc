@@ -129,7 +129,8 @@ class StoreSource final : public VersionSource {
 
   std::vector<RegionView> ViewsOf(const SourceContext& context, const Wanted& wanted, std::uint32_t chunk,
                                   OpenObjects& objects) const {
-    const StageClock::Scope timing(context.report.stage_ms["receive"]);
+    const StageClock::Scope timing(
+        {&context.report.stage_ms["receive"], LaneOf(context.options.trace, "receive", TraceKind::kStage)});
     std::vector<RegionView> views;
     for (const Region& region : wanted.schedule.RegionsOf(wanted.schedule.chunks()[chunk])) {
       StoredObject& object = objects.Of(region.tensor);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine_side/reload/sources/kept_source.h"
+#include "engine_side/server/group/reload_request.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
 
@@ -96,6 +97,14 @@ ReloadSource PreviousVersion::Source(const Version& version, const Digest& serve
   ReloadSource source = FromKept(std::make_unique<Walk>(*this), std::move(specs), version, served);
   source.noise = noise_.value_or(Noise());  // as it was drawn
   return source;
+}
+
+ReloadSource SourceOf(const Json& params, int rank, const PreviousVersion* previous) {
+  if (!IsGiven(params, "kept")) return SourceFromJson(params, rank);
+  if (previous == nullptr) throw Error(ErrorCode::kFailedPrecondition, "this engine keeps no previous version");
+  const Json& digest = params["kept"].at("served_digests").at(static_cast<std::size_t>(rank));
+  return previous->Source(VersionFromJson(params["kept"].at("version")),
+                          Digest::FromHex(digest.get<std::string>()).value_or(Digest{}));
 }
 
 }  // namespace layercast

@@ -13,6 +13,7 @@
 #include "layercast/receiver.h"
 #include "layercast/reload_source.h"
 #include "layercast/version.h"
+#include "src/control/json_forms.h"
 
 namespace layercast {
 
@@ -40,5 +41,9 @@ class PreviousVersion {
   bool kept_ = false;           // guarded by mutex_
   std::optional<Noise> noise_;  // of what is kept; guarded by mutex_
 };
+
+// Where a rank is to take a version from, by the params of `stage`: what it keeps, if they say so. `previous`: null if
+// it keeps none. Throws kFailedPrecondition if it is to take what it has not, and what SourceFromJson throws.
+ReloadSource SourceOf(const Json& params, int rank, const PreviousVersion* previous);
 
 }  // namespace layercast

@@ -48,8 +48,10 @@ std::optional<Error> ErrorOf(std::size_t rank, const RankAnswer& answer) {
 // Ranks that receive while they commit prepare by opening the session with the publisher again, which is closed as soon
 // as they have staged: that comes last.
 void RankReload::Stage(Json request, bool prepares, Deadline deadline) {
+  const TraceScope span(trace_.Lane("stage", TraceKind::kCall));
   request["prepare"] = prepares && !WritesLayers(ranks_.commit_policy());
   request["attempt"] = attempt_;
+  request["trace_spans"] = trace_.SpansOfRank(ranks_);
   request["timeout_ms"] = TimeWithin(deadline.Remaining()).count();
   own_versions_ = RanksNameTheirOwn(request);
   Answers staged = Ask("stage", request, deadline, /*receives=*/true);
@@ -64,7 +66,9 @@ void RankReload::Stage(Json request, bool prepares, Deadline deadline) {
 }
 
 void RankReload::Prepare() {
-  if (!std::exchange(prepared_, true)) ranks_.Call("prepare", Json::object(), Deadline::After(kCopyTimeout));
+  if (std::exchange(prepared_, true)) return;
+  const TraceScope span(trace_.Lane("prepare", TraceKind::kCall));
+  ranks_.Call("prepare", Json::object(), Deadline::After(kCopyTimeout));
 }
 
 // A rank that is still at work on what is staged, for instance because it waits for a publisher, gives that up first.
@@ -113,6 +117,7 @@ void RankReload::ExpectOneVersion(Answers& answers) const {
 }
 
 void RankReload::Commit(const std::vector<std::string>& served, bool keep, Deadline deadline) {
+  const TraceScope span(trace_.Lane("commit", TraceKind::kCall));
   begun_ = true;
   torn_ = true;  // until they are known not to be
   const bool from_staging = !WritesLayers(ranks_.commit_policy());
@@ -192,6 +197,7 @@ bool RankReload::TryRollBack(const std::vector<std::string>& served) {
 }
 
 void RankReload::Verify() {
+  const TraceScope span(trace_.Lane("verify", TraceKind::kCall));
   ReadBack(Deadline::After(kCopyTimeout));
   report_ = MergeReports(reports_);
   report_["ranks"] = Digests();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine_side/server/group/rank_group.h"
+#include "engine_side/server/traces/sync_trace.h"
 #include "layercast/error.h"
 
 namespace layercast {
@@ -15,7 +16,9 @@ namespace layercast {
 // Resource; for one thread at a time.
 class RankReload {
  public:
-  RankReload(RankGroup& ranks, std::uint64_t attempt) : ranks_(ranks), attempt_(attempt) {}
+  // `trace` outlives this.
+  RankReload(RankGroup& ranks, std::uint64_t attempt, SyncTrace& trace)
+      : ranks_(ranks), attempt_(attempt), trace_(trace) {}
 
   // Has all ranks stage what `request` names. If one fails, the others give up, and all drop what they have. Throws its
   // error. `prepares`: the commit follows soon, so that ranks may do in the same round what Prepare asks of them.
@@ -41,6 +44,8 @@ class RankReload {
   Version version() const { return VersionFromJson(report_.at("version")); }
   // What the reports say of each rank, for the status.
   Json Digests() const;
+  // Where what becomes of this reload is recorded.
+  SyncTrace& trace() { return trace_; }
 
  private:
   struct Answers {
@@ -60,6 +65,7 @@ class RankReload {
 
   RankGroup& ranks_;
   const std::uint64_t attempt_;
+  SyncTrace& trace_;
   bool own_versions_ = false;  // whether each rank names the version being loaded itself (RanksNameTheirOwn)
   bool prepared_ = false;
   bool begun_ = false;  // to commit

@@ -10,6 +10,7 @@
 #include "engine_side/server/reload/passed_over.h"
 #include "engine_side/server/reload/rank_reports.h"
 #include "engine_side/server/reload/sync_log.h"
+#include "engine_side/server/traces/sync_trace.h"
 #include "layercast/error.h"
 #include "src/base/log.h"
 #include "src/base/utf8.h"
@@ -34,12 +35,14 @@ void ExpectCanBeHeld(CommitPolicy policy) {
 
 }  // namespace
 
-Reloader::Reloader(RankGroup& ranks, Generator& generator, AdapterRegistry& adapters, std::string default_pause_mode)
+Reloader::Reloader(RankGroup& ranks, Generator& generator, AdapterRegistry& adapters, std::string default_pause_mode,
+                   std::unique_ptr<OtlpSender> otlp)
     : ranks_(ranks),
       generator_(generator),
       adapters_(adapters),
       loads_(ranks, adapters),
-      default_pause_mode_(std::move(default_pause_mode)) {}
+      default_pause_mode_(std::move(default_pause_mode)),
+      otlp_(std::move(otlp)) {}
 
 Json Reloader::Reload(const Json& params, HeldReload* held) {
   const auto begin = Clock::now();
@@ -50,10 +53,11 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
                   {"report", nullptr},
                   {"error", nullptr}};
   Json of_adapters = Json::object();
-  RankReload reload(ranks_, attempt_ + 1);
   const std::string session = SessionName(ranks_.engine(), attempt_ + 1);
   Deadline deadline = Deadline::After(kDefaultTimeout);
   std::optional<PassedOver> passed_over;
+  SyncTrace trace(params, session, otlp_.get());
+  RankReload reload(ranks_, attempt_ + 1, trace);
   try {
     const PauseMode mode = PauseModeNamed(params.value("pause_mode", default_pause_mode_));
     deadline = Deadline::After(MillisecondsFrom(params, "timeout_ms", kDefaultTimeout));
@@ -97,6 +101,8 @@ Json Reloader::Reload(const Json& params, HeldReload* held) {
   outcome["version"] = VersionToJson(version_);
   lock.unlock();
   if (outcome["ok"] == true) LogSync(outcome, params, session, Clock::now() - begin);
+  if (TraceLane* const lane = trace.Lane("reload", TraceKind::kCall)) lane->Add(begin, Clock::now());
+  trace.PutTogether(ranks_, own_endpoint_, params, outcome);
   return outcome;
 }
 
@@ -182,7 +188,8 @@ void Reloader::KeepOrigin(const Json& params) {
 }
 
 // Waits until the controller says that the other engines are as far as this one.
-void Reloader::AwaitWord(const RankReload& reload, HeldReload& held, HeldReload::Word next, Deadline deadline) {
+void Reloader::AwaitWord(RankReload& reload, HeldReload& held, HeldReload::Word next, Deadline deadline) {
+  const TraceScope span(reload.trace().Lane("other engines", TraceKind::kWait));
   held.Await(next,
              {{"ok", true},
               {"version", VersionToJson(version())},
@@ -214,6 +221,7 @@ std::vector<FilledAdapter> Reloader::FillAdapters(const RankReload& reload, cons
 
 std::vector<FilledAdapter> Reloader::FillAdaptersOrDrop(RankReload& reload, const Json& params, Deadline deadline) {
   try {
+    const TraceScope span(IsGiven(params, "adapters") ? reload.trace().Lane("adapters", TraceKind::kCall) : nullptr);
     return FillAdapters(reload, params, deadline);
   } catch (...) {
     reload.Drop();
@@ -224,7 +232,10 @@ std::vector<FilledAdapter> Reloader::FillAdaptersOrDrop(RankReload& reload, cons
 // Commits what is staged. If that fails before any rank was told to commit, all ranks drop it.
 void Reloader::Commit(RankReload& reload, std::vector<FilledAdapter> adapters, PauseMode mode, HeldReload* held,
                       Deadline deadline) {
+  Clock::time_point asked;
   const std::function<Version()> on_ranks = [&] {
+    if (TraceLane* const lane = reload.trace().Lane("sequences", TraceKind::kWait)) lane->Add(asked, Clock::now());
+    const TraceScope pause(reload.trace().Lane("pause", TraceKind::kCall));
     Enter("committing");
     reload.Prepare();
     // Once it has said that it is ready, it waits for as long as its lease is renewed: others rely on its word.
@@ -237,6 +248,7 @@ void Reloader::Commit(RankReload& reload, std::vector<FilledAdapter> adapters, P
   };
   try {
     if (held != nullptr) AwaitWord(reload, *held, HeldReload::Word::kPrepare, deadline);
+    asked = Clock::now();
     generator_.Commit(mode, on_ranks, deadline);
   } catch (...) {
     reload.Drop();

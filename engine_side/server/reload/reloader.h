@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -17,21 +18,24 @@
 #include "engine_side/server/reload/rank_reload.h"
 #include "layercast/version.h"
 #include "src/session/link/kept_peers.h"
+#include "src/trace/otlp/otlp_sender.h"
 
 namespace layercast {
 
 // Resource. Reload is for one thread at a time; Status, version and LoseWeights are thread-safe.
 class Reloader {
  public:
-  Reloader(RankGroup& ranks, Generator& generator, AdapterRegistry& adapters, std::string default_pause_mode);
+  // `otlp` sends traces to a collector; null: nobody does.
+  Reloader(RankGroup& ranks, Generator& generator, AdapterRegistry& adapters, std::string default_pause_mode,
+           std::unique_ptr<OtlpSender> otlp = nullptr);
 
   // Says at which endpoint this engine answers: no reload borrows from there. Called before the first reload.
   void SetOwnEndpoint(std::string endpoint) { own_endpoint_ = std::move(endpoint); }
   // Called whenever another version is served, on the thread that commits. Set before the first reload.
   void OnServed(std::function<void()> served) { on_served_ = std::move(served); }
-  // Returns {"ok", "version", "previous", "report", "error"}. Never throws for what the world did: after a failure the
-  // engine serves what it served before, or is torn if its commit policy allows that. With `held`, it goes from step to
-  // step when it is told to.
+  // Returns {"ok", "version", "previous", "report", "error"}, and "trace" where the params ask for it. Never throws for
+  // what the world did: after a failure the engine serves what it served before, or is torn if its commit policy allows
+  // that. With `held`, it goes from step to step when it is told to.
   Json Reload(const Json& params, HeldReload* held = nullptr);
   // Loads an adapter, and gives it its name. Params are those of `load_adapter`. Returns what Reload does, of the
   // adapter, with its entry of `list_adapters` as "adapter". Never throws either.
@@ -66,7 +70,7 @@ class Reloader {
 
   static Json Progress(const UnderWay& reload, const std::vector<Json>& of_ranks);
   Json Stage(RankReload& reload, const Json& params, bool prepares, Deadline deadline);
-  void AwaitWord(const RankReload& reload, HeldReload& held, HeldReload::Word next, Deadline deadline);
+  void AwaitWord(RankReload& reload, HeldReload& held, HeldReload::Word next, Deadline deadline);
   std::vector<FilledAdapter> FillAdaptersOrDrop(RankReload& reload, const Json& params, Deadline deadline);
   std::vector<FilledAdapter> FillAdapters(const RankReload& reload, const Json& params, Deadline deadline);
   void Commit(RankReload& reload, std::vector<FilledAdapter> adapters, PauseMode mode, HeldReload* held,
@@ -92,6 +96,7 @@ class Reloader {
   AdapterLoads loads_;
   const std::string default_pause_mode_;
   KeptPeers publishers_;  // to which questions go
+  const std::unique_ptr<OtlpSender> otlp_;
 
   // The members below belong to the reloading thread.
   std::string own_endpoint_;

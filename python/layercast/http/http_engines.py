@@ -70,6 +70,8 @@ class HttpEngines:
     def _reload(self, options: dict[str, Any]) -> list[Answered]:
         if options.get("previous"):
             raise Unsupported("roll_back: a vLLM server keeps no previous version")
+        if options.get("trace") or options.get("traceparent"):
+            raise Unsupported("trace: a vLLM server records no timeline")
         all_or_none, timeout = options.pop("all_or_none"), options.pop("timeout")
         names = options.pop("adapters", None) or []
         if names and (all_or_none or "*" in names):

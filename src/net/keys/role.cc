@@ -61,6 +61,7 @@ constexpr Row kTable[] = {
     {"publish_folder", Role::kPublish},
     {"offered_since", Role::kRead},
     {"hold_version", Role::kReload},
+    {"session_trace", Role::kRead},
     // the zmq channel
     {"chunks", Role::kRead},
 };

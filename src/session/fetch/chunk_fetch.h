@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "src/session/fetch/fetch.h"
 #include "src/session/fetch/publisher_session.h"
 #include "src/session/chunks/chunk_window.h"
+#include "src/trace/trace_lane.h"
 #include "src/wire/schedule.h"
 
 namespace layercast {
@@ -22,8 +24,7 @@ class ChunkFetch {
  public:
   // `peer` and `schedule`, which it was asked for, outlive the fetch, and so do `stats`, to which is added what comes.
   ChunkFetch(PublisherSession& peer, const Schedule& schedule, const ChunkWindow::Memory& memory, FetchStats& stats,
-             Deadline deadline)
-      : peer_(peer), schedule_(schedule), stats_(stats), deadline_(deadline), window_(peer.channel(), memory) {}
+             Deadline deadline);
 
   PublisherSession& peer() { return peer_; }
   const PublisherSession& peer() const { return peer_; }
@@ -76,6 +77,9 @@ class ChunkFetch {
   };
 
   void Submit(const Wanted& wanted);
+  // Adds the time since `begin` to the seconds of receiving, in which that came; empty: nothing did.
+  void NoteReceiving(Deadline::Clock::time_point begin, const std::string& what);
+  void NoteArrived(std::uint32_t chunk);
   template <typename Call>
   auto OverChannel(const Call& call);
   std::string NameOf(std::uint32_t chunk) const;
@@ -86,6 +90,11 @@ class ChunkFetch {
   const Deadline deadline_;
   ChunkWindow window_;
   std::deque<Wanted> wanted_;  // and not asked for yet
+  // Null, unless somebody wants a timeline.
+  TraceLane* const receive_lane_;
+  TraceLane* const verify_lane_;
+  TraceLane* const chunks_lane_;
+  std::map<std::uint32_t, TraceTime> asked_at_;  // of chunks under way, if there is chunks_lane_
 };
 
 }  // namespace layercast

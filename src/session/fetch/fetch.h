@@ -32,6 +32,7 @@ class ChunkMemory;
 class KeptPeers;
 class MemoryResource;
 class Relay;
+class TraceRecorder;
 class WorkerPool;
 struct SourceCopy;
 
@@ -77,6 +78,7 @@ struct FetchOptions {
   Relay* relay = nullptr;  // serves on what is taken; null: nothing is relayed. Outlives the session
   std::chrono::milliseconds peer_timeout{5000};  // a publisher that is silent for so long counts as lost
   std::stop_token stop{};                        // once requested, every wait ends in kCancelled soon (Deadline::kLook)
+  TraceRecorder* trace = nullptr;                // of waits, digests and chunks; outlives the session; null: of nothing
 
   // Whether a version is refused unless somebody who is trusted has signed it. Its chunks then go through host memory
   // that nobody else can write.

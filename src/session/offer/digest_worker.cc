@@ -108,11 +108,19 @@ bool DigestWorker::Step(Work& work) {
 
 void DigestWorker::SendNext(Work& work, const VersionPointer& version) {
   const std::size_t first = work.sent;
+  const auto begin = TraceTime::clock::now();
   std::vector<Digest> digests = NextDigests(work, version);
   std::vector<wire::AxisAmax> amaxes = NextAmaxes(work, version);
+  Note(work, first, begin);
   if (work.subscribed) return Announce(work, version, first, wire::MoreDigests{std::move(digests), std::move(amaxes)});
   work.subscribed = true;
   Announce(work, version, first, wire::Subscribed{OfferFor(work.job, *version), std::move(digests), std::move(amaxes)});
+}
+
+void DigestWorker::Note(const Work& work, std::size_t first, TraceTime begin) {
+  if (work.job.record == nullptr) return;
+  work.job.record->Add("digests", begin, TraceTime::clock::now(),
+                       std::to_string(work.sent - first) + " chunks from " + std::to_string(first) + " on");
 }
 
 void DigestWorker::Announce(const Work& work, const VersionPointer& version, std::size_t first, wire::Message message) {

@@ -20,6 +20,7 @@
 #include "src/session/offer/known_of_versions.h"
 #include "src/session/offer/serve_context.h"
 #include "src/session/signing/signed_text.h"
+#include "src/session/traces/session_traces.h"
 #include "src/tensor/kernels/axis_amax.h"
 #include "src/wire/frames.h"
 #include "src/wire/schedule.h"
@@ -33,6 +34,7 @@ struct DigestJob {
   Digest schedule_digest;
   std::vector<AmaxRequest> amax_requests;
   std::optional<SignedText> signed_text{};  // empty: the receiver has not asked that its answers be signed
+  std::shared_ptr<SessionRecord> record{};  // the session's, which is the second owner; null: nobody wants to know
 };
 
 // How many digests a receiver has after the next message: the `known` ones, or fewer, so that the magnitudes which come
@@ -69,6 +71,7 @@ class DigestWorker {
   bool Step(Work& work);
   using VersionPointer = std::shared_ptr<const OfferedVersion>;
   void SendNext(Work& work, const VersionPointer& version);
+  static void Note(const Work& work, std::size_t first, TraceTime begin);
   // Sends what announces the chunks from number `first` on, and behind it its signature, if that was asked for.
   void Announce(const Work& work, const VersionPointer& version, std::size_t first, wire::Message message);
   std::vector<Hash> HashesOf(const Work& work, const VersionPointer& version, std::size_t first);

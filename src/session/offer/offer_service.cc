@@ -77,7 +77,8 @@ class OfferService::Impl {
             .take_back = [this](std::span<const wire::ChannelAddress> channels) { TakeBack(channels); },
             .core_seconds = [this] { return CoreSeconds(); },
             .keeper = options.keeper,
-            .takers = options.takers});
+            .takers = options.takers,
+            .send_trace = options.send_trace});
     thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
   }
 

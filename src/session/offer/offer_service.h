@@ -14,6 +14,7 @@
 #include "src/session/link/device_bytes.h"
 #include "src/session/link/offered_version.h"
 #include "src/session/schedules/asked_schedules.h"
+#include "src/session/traces/session_traces.h"
 
 namespace layercast {
 
@@ -31,9 +32,10 @@ struct OfferServiceOptions {
   std::uint64_t connection_budget = 256U << 20;  // bytes of receivers' messages that wait (ConnectionLimits)
   std::vector<std::string> channels{};           // those that are offered; empty: all that work here, but cuda_ipc
   std::size_t nccl_fleet = 1;                    // how many receivers `nccl` serves together
-  VersionKeeper* keeper = nullptr;  // answers those who ask what is kept; outlives the service; null: nobody does
-  TakerTally* takers = nullptr;     // notes who takes what; outlives the service; null: nobody wants to know
-  bool probe = true;                // offers bytes by which receivers measure the channels before they choose
+  VersionKeeper* keeper = nullptr;   // answers those who ask what is kept; outlives the service; null: nobody does
+  TakerTally* takers = nullptr;      // notes who takes what; outlives the service; null: nobody wants to know
+  SessionTraces::Send send_trace{};  // sends traces of sessions to a collector; empty: nobody does
+  bool probe = true;                 // offers bytes by which receivers measure the channels before they choose
 };
 
 // Resource; thread-safe. Its threads: "lc-offer", which owns the control socket; one that computes digests; one for

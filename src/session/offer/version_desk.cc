@@ -54,7 +54,8 @@ VersionDesk::VersionDesk(DeskOptions options, const Parts& parts)
                .arena = parts.context.arena,
                .ends = parts.context.ends,
                .take_offer_ids = parts.context.take_offer_ids}),
-      orders_(parts.keeper, parts.context.outbox) {}
+      orders_(parts.keeper, parts.context.outbox),
+      traces_(options_.name, parts.send_trace) {}
 
 void VersionDesk::Add(std::shared_ptr<OfferedVersion> version) {
   const std::lock_guard lock(mutex_);
@@ -119,6 +120,7 @@ void VersionDesk::DropBarred(const std::string& routing_id) {
 std::vector<wire::Message> VersionDesk::Dispatch(const SessionKey& key, wire::Message message) {
   if (auto* hello = std::get_if<wire::Hello>(&message)) return Only(OnHello(key, std::move(*hello)));
   if (std::holds_alternative<wire::StatusRequest>(message)) return {Status()};
+  if (const auto* ask = std::get_if<wire::SessionTrace>(&message)) return Only(traces_.Answer(*ask));
   if (std::optional<std::vector<wire::Message>> answer = orders_.Take(key, message)) return *std::move(answer);
   const auto found = sessions_.find(key);
   if (found == sessions_.end()) {
@@ -203,7 +205,7 @@ wire::Welcome VersionDesk::OnHello(const SessionKey& key, wire::Hello hello) {
   session.channels = welcome.channels;
   session.hold = std::move(hold);
   session.served_since = CoreSeconds();
-  session.last_heard = Deadline::Clock::now();
+  session.greeted = session.last_heard = Deadline::Clock::now();
   if (parts_.takers != nullptr) parts_.takers->Began(session.hello);
   return welcome;
 }
@@ -272,7 +274,8 @@ std::vector<wire::Message> VersionDesk::OnSubscribe(const SessionKey& key, Sessi
   CheckAmaxRequests(subscribe.amax_requests, manifest);
   for (const AmaxRequest& request : subscribe.amax_requests) session.amax_requests.emplace(request.tensor, request);
   session.schedule = schedule;
-  session.subscribed = Deadline::Clock::now();
+  session.subscribed = session.taken_by = Deadline::Clock::now();
+  session.record = traces_.Begin(session.hello, session.greeted);
   if (!stream) {
     session.tree = relays_.Join(key, session.version(), session.hello.host.boot_id, subscribe);
     digests_.Put({.key = key,
@@ -280,7 +283,8 @@ std::vector<wire::Message> VersionDesk::OnSubscribe(const SessionKey& key, Sessi
                   .schedule = schedule,
                   .schedule_digest = subscribe.schedule_digest,
                   .amax_requests = std::move(subscribe.amax_requests),
-                  .signed_text = SignedTextOf(session)});
+                  .signed_text = SignedTextOf(session),
+                  .record = session.record});
     return {};
   }
   // The walk sends from its own thread, so the answer has to be on its way before the walk starts.
@@ -329,6 +333,7 @@ void VersionDesk::Sweep() {
     if (Deadline::Clock::now() - session.last_heard > options_.lease) silent.push_back(key);
   }
   relays_.Sweep();
+  traces_.Sweep();
   for (const SessionKey& key : silent) {
     complaints_.Warn("receiver " + NameOf(key) + " was silent for " + std::to_string(options_.lease.count()) +
                      " ms: its lease is over");
@@ -368,6 +373,7 @@ void VersionDesk::Drop(const SessionKey& key) {
   const Session& session = dropped.mapped();
   if (parts_.takers != nullptr) parts_.takers->Ended();
   if (parts_.take_back) parts_.take_back(session.channels);
+  if (session.record != nullptr) session.record->End();
   if (session.walk != nullptr) session.walk->Leave(key);
   if (session.version()->relayed() != nullptr) session.version()->relayed()->Leave(key);
   if (session.tree != nullptr) relays_.Leave(key, *session.tree);

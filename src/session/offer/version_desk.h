@@ -26,6 +26,7 @@
 #include "src/session/relay_tree/relay_desk.h"
 #include "src/session/schedules/recent_schedules.h"
 #include "src/session/takers/taker_tally.h"
+#include "src/session/traces/session_traces.h"
 #include "src/wire/frames.h"
 
 namespace layercast {
@@ -55,6 +56,7 @@ class VersionDesk {
     std::function<double()> core_seconds;  // what the service's threads have computed, without this desk's
     VersionKeeper* keeper = nullptr;       // null: nobody takes orders
     TakerTally* takers = nullptr;          // null: nobody asks who has taken what
+    SessionTraces::Send send_trace{};      // empty: no trace is sent to a collector
   };
   VersionDesk(DeskOptions options, const Parts& parts);
 
@@ -94,6 +96,7 @@ class VersionDesk {
     std::map<std::uint32_t, AmaxRequest> amax_requests;  // by tensor
     std::optional<wire::AskSigned> asked_signed;         // empty: nothing is to be signed
     bool asked_delta = false;
+    Deadline::Clock::time_point greeted;
     Deadline::Clock::time_point last_heard;
     Deadline::Clock::time_point subscribed;  // valid if it has a schedule
     bool complete = false;                   // it has said that it has everything
@@ -102,6 +105,8 @@ class VersionDesk {
     RelayTree* tree = nullptr;  // the tree of the receivers that take the same of a snapshot; it has their paces
     std::optional<Pace> pace;   // of a receiver that is in no tree, once it has said one
     std::uint64_t taken = 0;    // bytes, by its last word
+    Deadline::Clock::time_point taken_by;   // when that came, or the first was asked for; valid if it has a schedule
+    std::shared_ptr<SessionRecord> record;  // null until it has a schedule; another owner is digests_
 
     const std::shared_ptr<OfferedVersion>& version() const { return hold->version(); }
     bool awaits_walk() const;  // waits for a stream's walk, which begins when all ranks of its engine have asked for it
@@ -163,6 +168,7 @@ class VersionDesk {
   DeltaDesk deltas_;
   OrderDesk orders_;
   Complaints complaints_;
+  SessionTraces traces_;
 };
 
 }  // namespace layercast

@@ -69,6 +69,8 @@ void VersionDesk::NoteTaken(Session& session, const wire::Progress& progress) co
   const std::uint64_t taken = std::min(progress.bytes, all);
   if (taken < session.taken) return;  // it makes no sense
   const std::uint64_t more = taken - std::exchange(session.taken, taken);
+  const auto since = std::exchange(session.taken_by, Deadline::Clock::now());
+  if (session.record != nullptr) session.record->Add("taken", since, session.taken_by, std::to_string(more) + " bytes");
   const double seconds = static_cast<double>(std::max<std::uint64_t>(progress.elapsed_us, 1)) * 1e-6;
   const auto rate = static_cast<std::uint64_t>(static_cast<double>(taken) / seconds);
   if (parts_.takers != nullptr) parts_.takers->Came(session.hello, more, rate);

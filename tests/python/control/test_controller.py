@@ -6,6 +6,7 @@ import layercast
 import oracle
 import program as layercast_program
 import pytest
+import timeline
 
 
 @pytest.fixture(scope="module")
@@ -158,3 +159,19 @@ def test_a_closed_controller_says_so(engines):
     controller.close()
     with pytest.raises(layercast.FailedPrecondition, match="the controller is closed"):
         controller.status()
+
+
+def test_a_reload_writes_a_timeline_and_is_refused_before_it_begins_if_it_cannot(controller, engines, policies, publisher,
+                                                                                 tmp_path):
+    published = publisher.publish(policies(22), step=next(STEP))
+    with pytest.raises(layercast.InvalidArgument, match="nowhere/sync.json': No such file or directory"):
+        controller.reload(published, trace=tmp_path / "nowhere" / "sync.json")
+    with pytest.raises(layercast.InvalidArgument, match="traceparent: expected one of W3C's"):
+        controller.reload(published, traceparent="nonsense")
+    outcomes = controller.reload(published, trace=tmp_path / "sync.json")
+    seen = timeline.Timeline(tmp_path / "sync.json")
+    for engine, outcome, tp in zip(engines, outcomes, (1, 2), strict=True):
+        ranks = [f"rank {rank} of engine {engine.endpoint}" for rank in range(tp)]
+        for stage, took in outcome.report.stage_ms.items():
+            assert max(seen.busy_ms(rank, stage) for rank in ranks) == pytest.approx(took, abs=1e-3), stage
+    assert list(seen.processes.values()).count(f"publisher {publisher.endpoint}") == len(engines)

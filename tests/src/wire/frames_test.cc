@@ -75,6 +75,7 @@ std::vector<Frame> Examples() {
       {1, 7, HoldVersion{"run", 42, {1, 2}, 5}},
       {1, 7, AskDelta{"run", 42, {1, 2}, {3, 4}, 5}},
       {1, 7, Delta{6, {7, 8}, "why"}},
+      {1, 7, SessionTrace{"engine-0/3", "00-ab-cd-01", true, 8, 9, Some(3)}},
   };
 }
 
@@ -177,6 +178,10 @@ TEST(Frames, OfEveryKindHaveTheirExactBytes) {
   EXPECT_EQ(Hex(Encode(examples[35])),
             "4c43574601002200070000000000000006000000000000000200000007000000000000000800000000000000"
             "0300776879");
+  EXPECT_EQ(
+      Hex(Encode(examples[36])),
+      "4c4357460100230007000000000000000a00656e67696e652d302f330b0030302d61622d63642d303101080000000000000009000000"
+      "000000000300000001080f");
 }
 
 TEST(Frames, HaveTheBytesThatFormatMdSays) {

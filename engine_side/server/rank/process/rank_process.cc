@@ -24,6 +24,7 @@
 #include "engine_side/server/rank/process/forward_step.h"
 #include "engine_side/server/rank/process/progress_pace.h"
 #include "engine_side/server/rank/process/rank_peers.h"
+#include "engine_side/server/rank/process/step_request.h"
 #include "engine_side/server/rank/rank_adapters.h"
 #include "engine_side/server/rank/rank_export.h"
 #include "engine_side/server/rank/rank_memory.h"
@@ -35,6 +36,8 @@
 #include "src/base/threads/thread_name.h"
 #include "src/checkpoint/config_text.h"
 #include "src/control/progress_forms.h"
+#include "src/trace/process_trace.h"
+#include "src/trace/trace_recorder.h"
 
 namespace layercast {
 namespace {
@@ -66,7 +69,7 @@ class RankProcess {
         serves_(!on_device) {
     std::unique_ptr<Module> model = BuildModel();
     const LayerRecipes recipes(options.recipe, {.power_of_two_scales = options.power_of_two_scales});
-    const ReceiverOptions receiver = ReceiverOptionsHere(!on_device);
+    ReceiverOptions receiver = ReceiverOptionsHere(!on_device);
     if (options.adapter_slots > 0) {
       adapters_.emplace(
           options_, parallel_, [this] { return BuildModel(); },
@@ -79,6 +82,7 @@ class RankProcess {
       peers_.emplace(options_);
       engine_ = std::make_unique<Engine>(*model, parallel_, recipes, memory_.weights(), peers_->peers(), slots());
     }
+    receiver.trace = &trace_;  // of the weights alone: adapters may be filled meanwhile
     receiver_ =
         std::make_unique<Receiver>(std::move(model), parallel_, QuantizationOf(options), engine_->Capture(), receiver);
     if (adapters_) adapters_->SetServed(receiver_->captured());
@@ -140,6 +144,7 @@ class RankProcess {
                            {"abort", &RankProcess::Alone<&RankProcess::Abort>},
                            {"adopt_staged", &RankProcess::Alone<&RankProcess::AdoptStaged>},
                            {"verify", &RankProcess::Alone<&RankProcess::Verify>},
+                           {"trace", &RankProcess::Alone<&RankProcess::Trace>},
                            {"digests", &RankProcess::Digests},
                            {"export", &RankProcess::Export},
                            {"compare", &RankProcess::Compare},
@@ -195,24 +200,17 @@ class RankProcess {
   }
 
   Json Stage(const Json& params) {
+    trace_.Begin(params.value("trace_spans", std::size_t{0}));
     receiver_->SetChannel(params.value("channel", options_.channel));
     TakeTimeout(params);
-    Json answer = Reported([&] {
-      receiver_->Stage(SourceOf(params), params.value("attempt", std::uint64_t{0}));
+    Json answer = Reported("stage", [&] {
+      receiver_->Stage(SourceOf(params, parallel_.engine_rank(), previous_ ? &*previous_ : nullptr),
+                       params.value("attempt", std::uint64_t{0}));
       if (!WritesLayers(options_.commit)) WriteVersion(options_.version_fd, receiver_->staged_version());
       if (params.value("prepare", false)) receiver_->Prepare();
     });
     answer["prepared"] = params.value("prepare", false);
     return answer;
-  }
-
-  ReloadSource SourceOf(const Json& params) const {
-    const int rank = parallel_.engine_rank();
-    if (!IsGiven(params, "kept")) return SourceFromJson(params, rank);
-    if (!previous_) throw Error(ErrorCode::kFailedPrecondition, "this engine keeps no previous version");
-    const Json& digest = params["kept"].at("served_digests").at(static_cast<std::size_t>(rank));
-    return previous_->Source(VersionFromJson(params["kept"].at("version")),
-                             Digest::FromHex(digest.get<std::string>()).value_or(Digest{}));
   }
 
   void TakeTimeout(const Json& params) {
@@ -222,9 +220,10 @@ class RankProcess {
 
   // Answers with the report even if the call failed, so that what had happened by then travels with the error.
   template <class Call>
-  Json Reported(const Call& call) {
+  Json Reported(const char* name, const Call& call) {
     Json answer;
     try {
+      const TraceScope span(trace_.Lane(name, TraceKind::kCall));
       call();
     } catch (const Error& error) {
       answer["error"] = ErrorToJson(error);
@@ -266,6 +265,7 @@ class RankProcess {
   }
 
   Json Prepare(const Json& /*params*/) {
+    const TraceScope span(trace_.Lane("prepare", TraceKind::kCall));
     receiver_->Prepare();
     return Json::object();
   }
@@ -273,19 +273,20 @@ class RankProcess {
   Json Commit(const Json& params) {
     TakeTimeout(params);
     const WeightsLender::Change change(*lender_, *receiver_);
-    Json answer = Reported([&] {
+    Json answer = Reported("commit", [&] {
       if (previous_ && serves_ && params.value("keep", false)) previous_->Keep(*receiver_);
       receiver_->Commit();
       serves_ = true;
       if (params.value("flush_kv_cache", true)) engine_->DropAll();
     });
     if (!answer.contains("error") && receiver_->report().staged_bytes <= kVerifiedAtOnce) {
-      answer["read_back"] = Reported([this] { receiver_->VerifyServed(); });
+      answer["read_back"] = Reported("read_back", [this] { receiver_->VerifyServed(); });
     }
     return answer;
   }
 
   Json RollBack(const Json& /*params*/) {
+    const TraceScope span(trace_.Lane("roll_back", TraceKind::kCall));
     const WeightsLender::Change change(*lender_, *receiver_);
     return {{"whole", receiver_->RollBack()}};
   }
@@ -329,8 +330,15 @@ class RankProcess {
   }
 
   Json Verify(const Json& /*params*/) {
+    const TraceScope span(trace_.Lane("verify", TraceKind::kCall));
     receiver_->VerifyServed();
     return Report();
+  }
+
+  // What was recorded since `stage` asked for it. Nothing more is.
+  Json Trace(const Json& /*params*/) {
+    return ProcessTraceToJson(
+        TraceOfThisProcess("rank " + std::to_string(parallel_.engine_rank()), "rank", trace_.Take()));
   }
 
   Json Digests(const Json& /*params*/) {
@@ -367,6 +375,7 @@ class RankProcess {
   const ParallelConfig parallel_;
   TakerTally relay_takers_;
   ProgressPace pace_;
+  TraceRecorder trace_;                   // guarded by receiving_
   std::optional<RankPeers> peers_;        // on the CPU
   std::optional<RankAdapters> adapters_;  // nullopt: there are no slots
   std::unique_ptr<Engine> engine_;
