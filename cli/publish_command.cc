@@ -179,14 +179,13 @@ class Publish final : public Subcommand {
     ExpectBetweenProcesses(options_.channels);
     options_.keys = keys_.options();
     if (!to_.empty()) return Order(output);
-    const std::unique_ptr<OtlpSender> otlp = MakeOtlpSender(otlp_.target());  // outlives the publisher
-    if (otlp != nullptr) options_.on_trace = [&otlp](std::string spans) { otlp->Put(std::move(spans)); };
     if (!watch_.empty()) return Watch(output);
 
     const VersionPart part = ParsePart(part_);
     const std::string lineage = lineage_.empty() ? DefaultLineage(PathOfWeights()) : lineage_;
     const std::optional<Noise> noise = noise_.At(lineage, step_);
     EndSignal end;
+    BeginToSendTraces();
     Weights weights = Offered(part);
     const std::uint64_t bytes = TotalBytes(weights.specs);
     const std::size_t tensors = weights.specs.size();
@@ -232,6 +231,11 @@ class Publish final : public Subcommand {
   static std::string NoiseText(const std::optional<Noise>& noise) {
     return noise ? ", noise " + Json(noise->sigma).dump() : "";
   }
+  // After EndSignal, as every thread is started.
+  void BeginToSendTraces() {
+    traces_ = MakeOtlpSender(otlp_.target());
+    if (traces_ != nullptr) options_.on_trace = [this](std::string spans) { traces_->Put(std::move(spans)); };
+  }
 
   // Has a running publisher publish the folder.
   void Order(Output& output) const {
@@ -256,6 +260,7 @@ class Publish final : public Subcommand {
       throw UsageError("--watch: expected a folder whose checkpoints become snapshots, and no --model beside it");
     }
     EndSignal end;
+    BeginToSendTraces();
     const std::string parent = AbsolutePath(watch_);
     const std::string lineage = lineage_.empty() ? DefaultLineage(parent) : lineage_;
     static_cast<void>(noise_.At(lineage, 0));  // refused before a checkpoint appears
@@ -321,6 +326,7 @@ class Publish final : public Subcommand {
   Timeout timeout_;
   PublisherOptions options_;
   OtlpFlag otlp_;
+  std::unique_ptr<OtlpSender> traces_;  // outlives the publisher; null: nobody collects them
   KeyFlags keys_;
   NoiseFlags noise_;
 };

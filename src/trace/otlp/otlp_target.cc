@@ -57,7 +57,7 @@ std::optional<OtlpTarget> OtlpTarget::From(const std::string& endpoint) {
   if (url.empty()) {
     url = endpoint.empty() ? Variable("OTEL_EXPORTER_OTLP_ENDPOINT") : endpoint;
     if (url.empty()) return std::nullopt;
-    if (url.ends_with('/')) url.pop_back();
+    if (url.ends_with('/') && !url.ends_with("://")) url.pop_back();
     url += kTraces;
   }
   const std::size_t scheme = url.find("://");

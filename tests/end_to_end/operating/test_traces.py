@@ -160,7 +160,7 @@ def test_a_collector_gets_one_trace_of_all_processes_from_whoever_reloads(progra
         monkeypatch.setenv("TRACEPARENT", TRACEPARENT)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20secret")
         done = program.run("reload", "--engine", engine.endpoint, "--publisher", publisher.endpoint, "--otlp-endpoint", ours.url)
-        assert ours.headers[0]["Api-Key"] == "a secret" and "a secret" not in done.errors
+        assert ours.headers[0]["api-key"] == "a secret" and "a secret" not in done.errors
         assert ours.services() == ["layercast-controller", "layercast-engine", "layercast-publisher", *["layercast-rank"] * TP]
         engine.stop(), publisher.stop()
         assert len(theirs.requests) == 1  # and not of the reload, which is sent already

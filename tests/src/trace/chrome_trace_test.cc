@@ -32,8 +32,9 @@ std::vector<ProcessTrace> Two() {
 }
 
 Json Events(const std::string& text, const std::string& phase) {
+  const Json trace = Json::parse(text);
   Json events = Json::array();
-  for (const Json& event : Json::parse(text)["traceEvents"]) {
+  for (const Json& event : trace["traceEvents"]) {
     if (event["ph"] == phase) events.push_back(event);
   }
   return events;

@@ -62,7 +62,7 @@ class Collector:
             for resource in request.resource_spans:
                 for span in resource.scope_spans[0].spans:
                     _expect_lengths(span)
-            self.headers.append(dict(handler.headers))
+            self.headers.append(handler.headers)
             self.requests.append(request)
         except Exception as error:  # it is the test's thread that must fail
             self.wrong.append(repr(error))
