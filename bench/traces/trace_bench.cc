@@ -40,7 +40,7 @@ struct Cost {
 class Bench {
  public:
   Bench()
-      : trainer_(kLarge, kChannel),
+      : trainer_(kLarge, kChannel, true),
         engine_(kLarge, "fp8_per_channel", CommitPolicy::kStaged, trainer_.endpoint(),
                 TransportsNamed(std::vector<std::string>{kChannel}, Keys()), {}, &trace_) {}
 
@@ -142,6 +142,7 @@ void Run(int turns) {
 }  // namespace layercast::bench
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   layercast::bench::PrintSpans();
   layercast::bench::Run(argc > 1 ? std::atoi(argv[1]) : 41);
   return 0;
