@@ -1,6 +1,5 @@
 #include "engine_side/server/rank/process/rank_process.h"
 
-#include <malloc.h>
 #include <unistd.h>
 
 #include <map>
@@ -22,9 +21,9 @@
 #include "engine_side/server/rank/previous_version.h"
 #include "engine_side/server/rank/process/call_queue.h"
 #include "engine_side/server/rank/process/forward_step.h"
+#include "engine_side/server/rank/process/freed_memory.h"
 #include "engine_side/server/rank/process/progress_pace.h"
 #include "engine_side/server/rank/process/rank_peers.h"
-#include "engine_side/server/rank/process/step_request.h"
 #include "engine_side/server/rank/rank_adapters.h"
 #include "engine_side/server/rank/rank_export.h"
 #include "engine_side/server/rank/rank_memory.h"
@@ -44,14 +43,6 @@ namespace {
 
 // So much may be read back within the commit, which then ends a tenth of a millisecond later, and spares a round.
 constexpr std::uint64_t kVerifiedAtOnce = std::uint64_t{4} << 20;
-constexpr std::size_t kWorthGivingBack = std::size_t{16} << 20;
-
-// glibc keeps what is freed, for as long as a call goes on that may use it again (KeepFreedMemory in
-// cli/rank/rank_program.cc). What lay there may have been as large as the model. To look for a little takes as long as
-// a small version, and the next one would have it again.
-void GiveFreedMemoryBack() {
-  if (::mallinfo2().fordblks >= kWorthGivingBack) ::malloc_trim(0);
-}
 
 class RankProcess {
  public:
