@@ -115,12 +115,12 @@ __path__.append(_os.path.join(_os.path.dirname(__file__), "integrations"))
 
 if _TYPE_CHECKING:
     from layercast.integrations import megatron as megatron, nemo_rl as nemo_rl, openrlhf as openrlhf
-    from layercast.integrations import prime_rl as prime_rl, ray as ray, skyrl as skyrl, slime as slime, trl as trl
+    from layercast.integrations import prime_rl as prime_rl, ray as ray, skyrl as skyrl, slime as slime, trl as trl, verl as verl
 else:
 
     def __getattr__(name: str) -> object:
         """An integration, imported when it is first named."""
-        if name not in ("megatron", "nemo_rl", "openrlhf", "prime_rl", "ray", "skyrl", "slime", "trl"):
+        if name not in ("megatron", "nemo_rl", "openrlhf", "prime_rl", "ray", "skyrl", "slime", "trl", "verl"):
             raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
         return _importlib.import_module(f"{__name__}.{name}")
 

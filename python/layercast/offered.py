@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +17,8 @@ from layercast.errors import InvalidArgument, NotFound
 from layercast.receiver import Receiver
 from layercast.recording import Box, Copy, Recording
 from layercast.tensor import TensorSpec
+
+_ASKED_EVERY = 0.05  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,19 @@ def offered(
     return Offered(version, tuple(specs), config, {name: tuple(each) for name, each in adapters.items()})
 
 
+def offered_in_time(endpoints: str | Iterable[str], *, lineage: str, step: int, timeout: float) -> Offered:
+    """As :func:`offered`, of a version that may not be published yet. Raises NotFound after ``timeout`` seconds."""
+    endpoints = endpoints_of(endpoints)
+    until = time.monotonic() + timeout
+    while True:
+        try:
+            return offered(endpoints, lineage=lineage, step=step)
+        except NotFound:
+            if time.monotonic() > until:
+                raise
+        time.sleep(_ASKED_EVERY)
+
+
 def endpoints_of(endpoints: str | Iterable[str]) -> list[str]:
     """A list, or endpoints separated by commas."""
     return endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
@@ -98,9 +115,25 @@ def fetch(
     """
     endpoints = endpoints_of(endpoints)
     found = offered(endpoints, lineage=lineage, step=step, timeout=timeout)
-    tensors = _empty(found.specs)
-    _take(endpoints, found.version, replace(_whole(found.specs), sources=_every(found)), tensors, timeout)
-    return found.version, tensors
+    return found.version, _fetched(endpoints, found, found.specs, timeout)
+
+
+def fetch_in_parts(
+    endpoints: str | Iterable[str], found: Offered, most_bytes: int, *, timeout: float = 300.0
+) -> Iterator[dict[str, Any]]:
+    """As :func:`fetch`, in parts of at most ``most_bytes``, or of one tensor that is larger."""
+    endpoints = endpoints_of(endpoints)
+    part: list[TensorSpec] = []
+    size = 0
+    for spec in found.specs:
+        own = math.prod(spec.shape) * torch_dtype(spec.dtype).itemsize
+        if part and size + own > most_bytes:
+            yield _fetched(endpoints, found, tuple(part), timeout)
+            part, size = [], 0
+        part.append(spec)
+        size += own
+    if part:
+        yield _fetched(endpoints, found, tuple(part), timeout)
 
 
 def find_adapter(
@@ -148,6 +181,14 @@ def _whole(specs: tuple[TensorSpec, ...]) -> Recording:
 
     copies = tuple(Copy(spec.name, spec.name, whole(spec), whole(spec)) for spec in specs)
     return Recording(specs, specs, copies, {})
+
+
+def _fetched(
+    endpoints: list[str], found: Offered, specs: tuple[TensorSpec, ...], timeout: float
+) -> dict[str, Any]:
+    tensors = _empty(specs)
+    _take(endpoints, found.version, replace(_whole(specs), sources=_every(found)), tensors, timeout)
+    return tensors
 
 
 def _take(
