@@ -1,12 +1,14 @@
 """A receiver that takes what was recorded of another loader, against the same copies made by torch; and its phases."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import layercast
 import pytest
 import torch
 from layercast import Box, Copy, Recording, TensorSpec
 from layercast.dtypes import torch_dtype
 from layercast.host.known_weights import difference, known_weights, replayed
-from layercast.offered import fetch, offered
+from layercast.offered import fetch, fetch_in_parts, offered, offered_in_time
 
 
 def spec(name, *shape, dtype="BF16"):
@@ -155,3 +157,22 @@ def test_a_version_can_be_asked_for_and_fetched_whole(publisher):
         offered(publisher.endpoint, step=3)
     with pytest.raises(layercast.Error):
         offered("tcp://127.0.0.1:9", timeout=0.2)
+
+
+def test_a_version_is_fetched_in_parts_of_so_many_bytes_or_one_tensor(publisher):
+    sources = known_weights(RECORDING)
+    publisher.publish(sources, step=9)
+    parts = list(fetch_in_parts(publisher.endpoint, offered(publisher.endpoint), 600))
+    assert [name for part in parts for name in part] == list(sources)
+    sizes = [(len(part), sum(tensor.nbytes for tensor in part.values())) for part in parts]
+    assert all(count == 1 or size <= 600 for count, size in sizes) and max(count for count, _ in sizes) > 1 < len(sizes)
+    assert all(torch.equal(tensor, sources[name]) for part in parts for name, tensor in part.items())
+
+
+def test_a_version_that_is_not_published_yet_is_waited_for(publisher):
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(offered_in_time, publisher.endpoint, lineage="policy", step=9, timeout=60)
+        publisher.publish(known_weights(RECORDING), step=9)
+        assert found.result().version.step == 9
+    with pytest.raises(layercast.NotFound):
+        offered_in_time(publisher.endpoint, lineage="policy", step=10, timeout=0.1)

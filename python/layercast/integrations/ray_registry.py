@@ -76,10 +76,13 @@ class WeightSync:
 
 @contextmanager
 def run(name: str) -> Iterator[Any]:
-    """The registry of a run, while the ``with`` lasts; yields the actor. Raises ValueError for a name that is taken."""
+    """The registry of a run on this node, while the ``with`` lasts; yields the actor. Raises ValueError for a name that is
+    taken."""
     import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    actor = ray.remote(WeightSync).options(name=name, num_cpus=0).remote()
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    actor = ray.remote(WeightSync).options(name=name, num_cpus=0, scheduling_strategy=here).remote()
     try:
         yield actor
     finally:

@@ -25,7 +25,7 @@ from layercast.program import program  # noqa: E402
 def on_ray(tmp_path_factory):
     """Ray on this machine, with more cores than it has, since nothing here computes much."""
     os.environ["HOME"] = str(tmp_path_factory.mktemp("home"))
-    ray.init(num_cpus=16, include_dashboard=False, object_store_memory=200 << 20)
+    ray.init("local", num_cpus=16, include_dashboard=False, object_store_memory=200 << 20)
     yield
     ray.shutdown()
 
