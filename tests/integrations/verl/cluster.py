@@ -106,9 +106,8 @@ def config(folder):
 
 def workers(kind, count, environment, **arguments):
     made = RayClassWithInitArgs(cls=ray.remote(kind), **arguments)
-    made.update_options({"runtime_env": {"env_vars": environment}})
     pool = RayResourcePool(process_on_nodes=[count], use_gpu=False, max_colocate_count=1)
-    return RayWorkerGroup(resource_pool=pool, ray_cls_with_init=made, device_name="cpu", use_gpu=False)
+    return RayWorkerGroup(resource_pool=pool, ray_cls_with_init=made, device_name="cpu", use_gpu=False, worker_env=environment)
 
 
 class Run:

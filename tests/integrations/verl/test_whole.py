@@ -54,6 +54,7 @@ def test_a_step_that_verl_says_twice_or_not_at_all_is_a_version_all_the_same(run
 
 
 def test_only_the_trainers_first_rank_publishes(run):
+    run.trainer.learn(30)
     run.manager.update_weights(global_steps=30)
     (steps, size), others = run.trainer.published()
     assert steps[-1] == 30 and size > 0 and others == ([], 0)
