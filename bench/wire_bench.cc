@@ -17,6 +17,7 @@
 #include "layercast/memory.h"
 #include "src/base/threads/worker_pool.h"
 #include "src/session/chunks/chunk_window.h"
+#include "src/session/chunks/kept_chunks.h"
 #include "src/transport/channel/channel.h"
 #include "src/wire/schedule.h"
 #if LAYERCAST_HAVE_UCX
@@ -144,7 +145,7 @@ void ShmCopy(benchmark::State& state) {
   for (std::size_t offset = 0; offset < bytes; offset += kChunk) {
     schedule.Add(std::vector<Region>{ChunkAt(offset, kChunk)});
   }
-  RelayedChunks copies(schedule, host);
+  KeptChunks copies(schedule, host, "what is kept");
   HostChunkMemory slots(host);
   WorkerPool pool(static_cast<std::size_t>(state.range(0)));
   ChunkWindow window(*receiver, {.places = {slots}, .kept = &copies, .copies_out = true, .pool = &pool});

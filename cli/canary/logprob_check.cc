@@ -28,7 +28,7 @@ std::optional<std::vector<std::int32_t>> TokensIn(std::string_view line) {
   return tokens;
 }
 
-std::string Number(double value) {
+std::string NumberText(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.4f", value);
   return text;
@@ -65,8 +65,8 @@ double LogprobCheck::MeanOf(Controller& engine) const {
 std::optional<Error> LogprobCheck::Against(double before, double now) const {
   if (std::abs(now - before) <= max_difference_) return std::nullopt;  // which no NaN is
   return Error(ErrorCode::kFailedPrecondition, "the check failed: the mean log-probability of what it answers is " +
-                                                   Number(now) + ", and was " + Number(before) +
-                                                   ": expected a difference of at most " + Number(max_difference_));
+                                                   NumberText(now) + ", and was " + NumberText(before) +
+                                                   ": expected a difference of at most " + NumberText(max_difference_));
 }
 
 }  // namespace layercast::cli

@@ -23,7 +23,7 @@ using testing::ReceiverRig;
 class WeightsLenderTest : public ::testing::Test {
  protected:
   void Load(std::uint32_t seed) {
-    const auto writing = lender_.Write();
+    const WeightsLender::Change change(lender_, *from_.receiver);
     version_ = from_.receiver->ReloadWeights(EagerSource(from_.Version(seed))).version;
   }
   ReloadSource Lent() {
@@ -62,7 +62,7 @@ TEST_F(WeightsLenderTest, ACommitEndsWhatWasLentBefore) {
   to.receiver->ReloadWeights(EagerSource(to.Version(2)));
   const auto served = to.engine.Served();
   ReloadSource lent = Lent();
-  { const auto writing = lender_.Write(); }
+  { const WeightsLender::Change change(lender_, *from_.receiver); }
   EXPECT_THAT(ErrorOf([&] { to.receiver->ReloadWeights(std::move(lent)); }), HasSubstr("taken another version"));
   EXPECT_THAT(Differences(to.engine.Served(), served), IsEmpty());
   to.receiver->ReloadWeights(Lent());
