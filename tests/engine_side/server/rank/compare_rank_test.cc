@@ -36,7 +36,8 @@ TEST_F(CompareRankTest, FindsNoDifferenceToWhatWasLoaded) {
 }
 
 TEST_F(CompareRankTest, DrawsTheNoiseOfTheServedVersionAgain) {
-  ReloadSource source = EagerSource(rig_.Version(1));
+  const Weights weights = rig_.Version(1);
+  ReloadSource source = EagerSource(weights);
   source.noise = Noise{.sigma = 0.01F, .seed = 5};
   rig_.receiver->ReloadWeights(std::move(source));
   const auto compared = Compare({});

@@ -109,9 +109,10 @@ TEST_F(WeightsLenderTest, ARankOfAnotherConfigurationIsRefusedUnlessItAllowsThat
 // A borrower draws for itself, from the norms as they were published.
 TEST_F(WeightsLenderTest, NormsAreLentCleanWithTheNoiseThatBorrowersAdd) {
   const Noise noise{.sigma = 0.01F, .seed = 5};
+  const testing::Weights published = from_.Version(1);
   const auto load = [&](const Noise& drawn) {
     const WeightsLender::Change change(lender_, *from_.receiver);
-    ReloadSource source = EagerSource(from_.Version(1));
+    ReloadSource source = EagerSource(published);
     source.noise = drawn;
     version_ = from_.receiver->ReloadWeights(std::move(source)).version;
   };

@@ -184,10 +184,11 @@ class GatedReloaderTest : public ReloaderTest {
 
 // docs/cli.md
 TEST_F(GatedReloaderTest, UntilTheFirstVersionIsThereItIsLoadingAndHasNothingToReport) {
-  const Json nothing = {{"state", "loading"},        {"version", nullptr},     {"progress", nullptr},
-                        {"torn", nullptr},           {"previous", nullptr},    {"keeps_previous", false},
-                        {"commit", "staged"},        {"ranks", Json::array()}, {"channel", nullptr},
-                        {"adapters", Json::array()}, {"last_report", nullptr}, {"last_error", nullptr}};
+  const Json nothing = {{"state", "loading"},      {"version", nullptr},        {"noise", nullptr},
+                        {"progress", nullptr},     {"torn", nullptr},           {"previous", nullptr},
+                        {"keeps_previous", false}, {"commit", "staged"},        {"ranks", Json::array()},
+                        {"channel", nullptr},      {"adapters", Json::array()}, {"last_report", nullptr},
+                        {"last_error", nullptr}};
   EXPECT_EQ(reloader_.Status(), nothing);
   auto load = std::async(std::launch::async, [this] {
     return reloader_.Reload({{"load_format", "dummy"}, {"seed", 1}, {"holds_in", "stage"}});
