@@ -50,16 +50,18 @@ def assert_nests(timeline, engine, publisher):
     (asked,) = timeline.of("controller", of_engine, "call")[-1:]
     reload = timeline.one(of_engine, "reload", "call")
     assert reload in whole and asked in whole
-    calls = {name: timeline.one(of_engine, name, "call") for name in ("stage", "pause", "prepare", "commit", "verify")}
+    calls = {name: timeline.one(of_engine, name, "call") for name in ("stage", "pause", "commit", "verify")}
     assert all(call in reload for call in calls.values())
-    assert calls["prepare"] in calls["pause"] and calls["commit"] in calls["pause"]
+    assert calls["commit"] in calls["pause"]
     waited = timeline.one(of_engine, "sequences", "wait")
-    in_order = [calls["stage"], waited, calls["prepare"], calls["commit"], calls["verify"]]
+    in_order = [calls["stage"], waited, calls["commit"], calls["verify"]]
     assert all(one.before(next_one) for one, next_one in itertools.pairwise(in_order))
     for rank in range(TP):
         of_rank = f"rank {rank} of {of_engine}"
-        own = {name: timeline.one(of_rank, name, "call") for name in ("stage", "prepare", "commit", "verify")}
-        assert all(own[name] in calls[name] for name in own)
+        own = {name: timeline.one(of_rank, name, "call") for name in ("stage", "commit", "read_back")}
+        assert own["stage"] in calls["stage"]
+        assert own["commit"] in calls["commit"] and own["read_back"] in calls["commit"]  # little is read back at once
+        assert own["commit"].before(own["read_back"])
         stages = timeline.of(of_rank, kind="stage")
         assert stages and all(any(span in call for call in own.values()) for span in stages)
         for kind in ("chunks", "layers"):

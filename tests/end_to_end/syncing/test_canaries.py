@@ -223,7 +223,7 @@ def test_what_a_canary_needs_is_said(program, start, checkpoint):
     def usage(*arguments):
         return program.refused("reload", "--engine", "tcp://127.0.0.1:1", "--canary", "tcp://127.0.0.1:1", *arguments, status=2)["message"]
 
-    assert "expected --check or --wait-promote, got neither" in usage()
+    assert "expected --check, --check-logprobs or --wait-promote, got none" in usage()
     assert "expected no --all-or-none" in usage("--check", "true", "--all-or-none")
     assert "--wait-promote" in usage("--check", "true", "--wait-promote")
     other = program.refused("reload", "--engine", "tcp://127.0.0.1:1", "--canary", "tcp://127.0.0.1:2", "--check", "true")
