@@ -88,7 +88,7 @@ void CheckDigest(const std::optional<Version>& version, EngineOutcome& outcome) 
 struct EngineCall {
   std::string method;
   Json params = Json::object();
-  Deadline deadline;  // until when the caller waits
+  Deadline deadline;             // until when the caller waits
   ReloadTrace* trace = nullptr;  // null: nobody wants a timeline
 };
 
@@ -107,10 +107,9 @@ EngineOutcome CallOne(EngineClients& clients, std::size_t engine, const EngineCa
   const std::string& endpoint = clients.endpoints()[engine];
   EngineOutcome outcome{.endpoint = endpoint};
   try {
-    const Json answer =
-        clients.Use(engine, [&](RpcClient& client) {
-          return OnTrace(call.trace, endpoint, call.method, client, call.params, call.deadline);
-        });
+    const Json answer = clients.Use(engine, [&](RpcClient& client) {
+      return OnTrace(call.trace, endpoint, call.method, client, call.params, call.deadline);
+    });
     outcome = read(endpoint, answer);
   } catch (const Error& error) {
     outcome.error = error;
@@ -232,16 +231,14 @@ std::vector<EngineOutcome> Controller::ReloadTraced(const ReloadRequest& request
   Json params = ReloadParams(request);
   trace.AddTo(params);
   if (request.all_or_none) {
-    return ReloadTogether(impl_->clients(), params, request.version, request.timeout, impl_->Begin(),
-                          watch, &trace);
+    return ReloadTogether(impl_->clients(), params, request.version, request.timeout, impl_->Begin(), watch, &trace);
   }
   const ReadOutcome read = [&request](const std::string& endpoint, const Json& answer) {
     EngineOutcome outcome = OutcomeFromJson(endpoint, answer);
     CheckDigest(request.version, outcome);
     return outcome;
   };
-  return CallEach(impl_->clients(), {"reload_weights", params, impl_->Until(request.timeout), &trace}, read,
-                  watch);
+  return CallEach(impl_->clients(), {"reload_weights", params, impl_->Until(request.timeout), &trace}, read, watch);
 }
 
 std::vector<EngineOutcome> Controller::Promote(const std::optional<Version>& version,

@@ -22,7 +22,6 @@ namespace layercast {
 // other's fault. `watch` is of these endpoints. `trace` may be null.
 std::vector<EngineOutcome> ReloadTogether(EngineClients& clients, const Json& params,
                                           const std::optional<Version>& expected, std::chrono::milliseconds timeout,
-                                          std::stop_token stop, ProgressWatch& watch,
-                                          ReloadTrace* trace = nullptr);
+                                          std::stop_token stop, ProgressWatch& watch, ReloadTrace* trace = nullptr);
 
 }  // namespace layercast

@@ -23,12 +23,12 @@
 #include "src/control/request_parser.h"
 #include "src/control/rpc.h"
 #include "src/net/curve/key_check.h"
-#include "src/net/wake_up.h"
 #include "src/net/limits/connection_limits.h"
-#include "src/net/zmq/listening.h"
 #include "src/net/limits/peer_ledger.h"
-#include "src/net/zmq/poll_sockets.h"
 #include "src/net/limits/take_turn.h"
+#include "src/net/wake_up.h"
+#include "src/net/zmq/listening.h"
+#include "src/net/zmq/poll_sockets.h"
 #include "src/net/zmq/zmq_context.h"
 
 namespace layercast {

@@ -136,7 +136,7 @@ def test_systemds_unit_starts_an_engine_that_takes_what_is_published(program, pr
         kept.join()
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no cluster tool: systemd-analyze")
 def test_systemd_understands_the_unit(tmp_path):
     text = (FILES / "layercast-engine@.service").read_text().replace("/usr/bin/layercast", "/bin/true")
     (tmp_path / "layercast-engine@.service").write_text(text)
@@ -236,7 +236,7 @@ def test_kubernetes_objects_start_a_trainer_and_engines_that_find_each_other(pro
 
 
 def test_kubernetes_knows_the_objects():
-    validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not there")
+    validate = pytest.importorskip("kubernetes_validate", reason="no cluster tool: kubernetes-validate (scripts/nightly clusters)")
     for one in yaml.safe_load_all((FILES / "kubernetes.yaml").read_text()):
         validate.validate(one, "1.33", strict=True)
 
@@ -291,7 +291,7 @@ def slurm(tmp_path):
         daemon.wait()
 
 
-@pytest.mark.skipif(None in SLURM, reason="SLURM is not installed")
+@pytest.mark.skipif(None in SLURM, reason="no cluster tool: SLURM (scripts/nightly clusters)")
 def test_slurm_runs_a_job_of_a_trainer_and_engines(program, slurm, tmp_path):
     env = {**environment(program, MODEL=str(MULTIPLY), SERVE="--quantization fp8_per_channel"), "SLURM_CONF": slurm["SLURM_CONF"]}
     output = tmp_path / "output"

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "src/base/deadline.h"
+#include "src/session/chunks/chunk_window.h"
 #include "src/session/fetch/fetch.h"
 #include "src/session/fetch/publisher_session.h"
-#include "src/session/chunks/chunk_window.h"
 #include "src/trace/trace_lane.h"
 #include "src/wire/schedule.h"
 

@@ -7,6 +7,7 @@
 #include "layercast/memory.h"
 #include "src/base/log.h"
 #include "src/base/stop_check.h"
+#include "src/session/chunks/chunk_memory.h"
 #include "src/session/deltas/delta_ask.h"
 #include "src/session/deltas/source_copy.h"
 #include "src/session/fetch/chunk_fetch.h"
@@ -15,7 +16,6 @@
 #include "src/session/fetch/snapshot_fetch.h"
 #include "src/session/fetch/stream_fetch.h"
 #include "src/session/fetch/version_parts.h"
-#include "src/session/chunks/chunk_memory.h"
 #include "src/session/link/naming_peer.h"
 #include "src/session/relay/relay.h"
 

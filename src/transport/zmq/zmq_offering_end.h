@@ -9,9 +9,9 @@
 #include <zmq.hpp>
 
 #include "src/net/curve/key_check.h"
+#include "src/net/limits/connection_limits.h"
 #include "src/net/service_thread.h"
 #include "src/net/wake_up.h"
-#include "src/net/limits/connection_limits.h"
 #include "src/net/zmq/zmq_context.h"
 #include "src/net/zmq/zmq_threads.h"
 #include "src/transport/channel/channel.h"

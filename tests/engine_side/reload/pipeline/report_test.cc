@@ -48,26 +48,25 @@ ReloadReport Full() {
 }
 
 TEST(ReloadReport, HasItsExactJson) {
-  EXPECT_EQ(
-      Full().ToJson(),
-      R"({"version":{"lineage":"run-17","step":42,"digest":"00000000000000010000000000000002"},)"
-      R"("channel":{"name":"shm,zmq","gb_per_s":1.5,"probed_gb_per_s":2.5,"lane":"tcp/eth0",)"
-      R"("reason":"same host","warning":"slow \"disk\""},"run_warning":"no publisher names its run",)"
-      R"("bytes":3,"bytes_total":4,"layers":5,"layers_kept":6,"kept":["model.layers.0-3,7.mlp.down_proj"],)"
-      R"("peak_buffered_bytes":7,"staged_bytes":8,"publishers":[{"endpoint":"tcp://t:1","channel":"shm",)"
-      R"("bytes":9,"relayed_bytes":10,"relays":["tcp://r:2","tcp://r:3"],"held_up_ms":250.0,"core_ms":500.0,)"
-      R"("serving_core_ms":750.0}],"delta":{"taken":true,"why":"less time","base":{"lineage":"run-17","step":41,)"
-      R"("digest":"00000000000000070000000000000008"},"dense_bytes":12,"encoded_bytes":13,)"
-      R"("estimated_dense_ms":14.5,"estimated_delta_ms":15.5,"took_ms":16.5},"config_compared":true,)"
-      R"("config_changes":["rope_theta: expected 1000000.0, got 10000.0"],)"
-      R"("out_of_order":[{"warning":"Allocating","layers":["model.layers.0","model.layers.1"],)"
-      R"("awaited":["model.norm.weight"]}],"cast":[{"name":"model.norm.weight","from":"f32","to":"bf16"}],)"
-      R"("skipped":[{"name":"inv_freq","rule":"computed, not loaded"}],"unused_rules":["^lm_head"],)"
-      R"("elsewhere":11,"noise":{"sigma":0.5,"seed":21,"own":22},)"
+  EXPECT_EQ(Full().ToJson(),
+            R"({"version":{"lineage":"run-17","step":42,"digest":"00000000000000010000000000000002"},)"
+            R"("channel":{"name":"shm,zmq","gb_per_s":1.5,"probed_gb_per_s":2.5,"lane":"tcp/eth0",)"
+            R"("reason":"same host","warning":"slow \"disk\""},"run_warning":"no publisher names its run",)"
+            R"("bytes":3,"bytes_total":4,"layers":5,"layers_kept":6,"kept":["model.layers.0-3,7.mlp.down_proj"],)"
+            R"("peak_buffered_bytes":7,"staged_bytes":8,"publishers":[{"endpoint":"tcp://t:1","channel":"shm",)"
+            R"("bytes":9,"relayed_bytes":10,"relays":["tcp://r:2","tcp://r:3"],"held_up_ms":250.0,"core_ms":500.0,)"
+            R"("serving_core_ms":750.0}],"delta":{"taken":true,"why":"less time","base":{"lineage":"run-17","step":41,)"
+            R"("digest":"00000000000000070000000000000008"},"dense_bytes":12,"encoded_bytes":13,)"
+            R"("estimated_dense_ms":14.5,"estimated_delta_ms":15.5,"took_ms":16.5},"config_compared":true,)"
+            R"("config_changes":["rope_theta: expected 1000000.0, got 10000.0"],)"
+            R"("out_of_order":[{"warning":"Allocating","layers":["model.layers.0","model.layers.1"],)"
+            R"("awaited":["model.norm.weight"]}],"cast":[{"name":"model.norm.weight","from":"f32","to":"bf16"}],)"
+            R"("skipped":[{"name":"inv_freq","rule":"computed, not loaded"}],"unused_rules":["^lm_head"],)"
+            R"("elsewhere":11,"noise":{"sigma":0.5,"seed":21,"own":22},)"
             R"("stage_ms":{"commit":7.5,"connect":0.5,"fuse_and_shard":5.5,"layer_buffer":3.5,)"
-      R"("materialize":4.5,"plan":1.5,"quantize":6.5,"receive":2.5,"verify":8.5},"total_ms":12.25,)"
-      R"("served_digest":"00000000000000030000000000000004",)"
-      R"("buffers_digest":"00000000000000050000000000000006"})");
+            R"("materialize":4.5,"plan":1.5,"quantize":6.5,"receive":2.5,"verify":8.5},"total_ms":12.25,)"
+            R"("served_digest":"00000000000000030000000000000004",)"
+            R"("buffers_digest":"00000000000000050000000000000006"})");
   EXPECT_EQ(
       ReloadReport().ToJson(),
       R"({"version":{"lineage":"","step":0,"digest":"00000000000000000000000000000000"},)"
