@@ -57,6 +57,10 @@ class Keeper {
   }
   const DeltaChoice& choice() const { return *stats.delta; }
 
+ private:
+  HostMemory memory_;  // of what `options` has as its base
+
+ public:
   FetchOptions options;
   FailPoints failpoints;
   CollectingSink sink;
@@ -64,7 +68,6 @@ class Keeper {
 
  private:
   const std::vector<std::string> publishers_;
-  HostMemory memory_;
 };
 
 class DeltaSessionTest : public SessionTest {
