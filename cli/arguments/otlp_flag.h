@@ -13,7 +13,7 @@ class OtlpFlag {
  public:
   void Declare(CLI::App& app) {
     app.add_option("--otlp-endpoint", endpoint_,
-                   "URL of a collector to which the spans of syncs are sent (OTLP, JSON over HTTP); by default "
+                   "URL of a collector of OpenTelemetry's, which gets the spans of syncs; by default "
                    "OTEL_EXPORTER_OTLP_ENDPOINT, or none");
   }
   // nullopt: there is none.

@@ -98,13 +98,12 @@ void CanaryFlags::Declare(CLI::App& app) {
   CLI::Option* const check =
       app.add_option("--check", check_, "A shell's command that judges the version; it is promoted on exit status 0")
           ->needs(canary);
-  CLI::Option* const prompts =
-      app.add_option(
-             "--check-logprobs", prompts_,
-             "A file with a prompt on each line (3,11,4): the version is promoted if the mean log-probability of "
-             "what the first canary answers is near what it was")
-          ->needs(canary)
-          ->excludes(check);
+  CLI::Option* const prompts = app.add_option("--check-logprobs", prompts_,
+                                              "A file of prompts, one a line (3,11,4): promoted if the mean "
+                                              "log-probability of a canary's answers is near "
+                                              "what it was")
+                                   ->needs(canary)
+                                   ->excludes(check);
   CLI::Option* const difference =
       app.add_option("--max-difference", max_difference_, "Of --check-logprobs: how far from it that may be")
           ->check(Number(0))

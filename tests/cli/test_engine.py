@@ -36,7 +36,7 @@ def test_readiness_of_a_publisher(publisher, program, folders):
     ready = dict(publisher.ready)
     assert re.fullmatch(r"tcp://127\.0\.0\.1:\d+", ready.pop("endpoint"))
     assert ready == {"ready": True, "pids": [publisher.process.pid], "mode": "snapshot", "bytes": inspected["bytes"],
-                     "part": {"rank": 0, "ranks": 1}, "run": None, "metrics": None, "tensors": len(inspected["tensors"]),
+                     "part": {"rank": 0, "ranks": 1}, "run": None, "noise": None, "metrics": None, "tensors": len(inspected["tensors"]),
                      "version": {"lineage": "run-17", "step": 42, "digest": inspected["digest"]}}
 
 
