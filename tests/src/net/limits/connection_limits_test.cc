@@ -273,41 +273,6 @@ TEST_F(FewConnectionsTest, EndTheOldestThatHasSaidNothing) {
   EXPECT_EQ(taken_, 2);
 }
 
-class OneConnectionTest : public ConnectionLimitsTest {
- protected:
-  void SetUp() override {
-    socket_.set(zmq::sockopt::rcvhwm, ConnectionLimits::kMostUnheard);
-    Listen({.most_bytes = kMost, .most_connections = 1});
-  }
-};
-
-// One that has gone is there until what it has said is taken.
-TEST_F(OneConnectionTest, OfOneThatHasGoneIsEndedBeforeThatOfOneThatHasJustCome) {
-  zmq::message_t id, body;
-  {
-    zmq::context_t context;
-    zmq::socket_t peer(context, zmq::socket_type::dealer);
-    peer.connect(endpoint());
-    for (int message = 0; message < 10; ++message) peer.send(zmq::message_t(10), zmq::send_flags::none);
-    ASSERT_TRUE(socket_.recv(id) && socket_.recv(body));
-    limits_->Heard(body, body.size(), id.to_string_view());
-  }
-  zmq::context_t context;
-  zmq::socket_t good(context, zmq::socket_type::dealer);
-  good.set(zmq::sockopt::linger, 0);
-  good.connect(endpoint());
-  good.send(zmq::message_t(77), zmq::send_flags::none);
-  std::string why;
-  for (const Deadline patience = Deadline::After(kPatience); why.empty() && !patience.Passed();) {
-    why = limits_->Enforce(/*all_taken=*/false);
-  }
-  EXPECT_THAT(why, HasSubstr("expected at most 1 connections, got more"));
-  socket_.set(zmq::sockopt::rcvtimeo, 20'000);
-  do ASSERT_TRUE(socket_.recv(id) && socket_.recv(body));
-  while (body.size() != 77);
-  EXPECT_TRUE(limits_->ConnectionOf(body).IsOpen());
-}
-
 TEST(PeerConnection, OfThisHostIsCutToo) {
   const TempFolder folder;
   zmq::context_t context;
