@@ -136,7 +136,7 @@ class Reload final : public Subcommand {
       }
       return;
     }
-    const char* const given = std::getenv("TRACEPARENT");  // NOLINT(concurrency-mt-unsafe): there is no other thread
+    const char* const given = std::getenv("TRACEPARENT");
     if (given != nullptr && ParseTraceparent(given)) request_.traceparent = given;
   }
 

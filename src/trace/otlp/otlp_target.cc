@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kTraces = "/v1/traces";
 
 std::string Variable(const char* name) {
-  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before there is another thread
+  const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
 

@@ -7,7 +7,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 VLLM = HERE.parent / "vllm"
-PATHS = [str(HERE), str(HERE.parent), str(HERE.parent / "trl"), str(VLLM), str(VLLM / "plugin")]
+PATHS = [str(HERE), str(HERE.parent / "shared"), str(HERE.parent / "trl"), str(VLLM), str(VLLM / "plugin")]
 sys.path[:0] = PATHS
 # The processes of Ray and vLLM inherit it. vLLM's CUDA wheel on a CPU: vllm/cpu_ops.py stands in for what is for GPUs alone.
 os.environ["PYTHONPATH"] = os.pathsep.join([*PATHS, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -17,19 +17,7 @@ os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "OMP
                "DS_ACCELERATOR": "cpu"}
 
 import pytest  # noqa: E402
-import serving  # noqa: E402
-
-
-@pytest.fixture
-def folder(tmp_path):
-    serving.save_policy(tmp_path / "policy")
-    return tmp_path / "policy"
-
-
-@pytest.fixture
-def serve(folder):
-    with serving.serving(folder) as start:
-        yield start
+from serving import folder, serve  # noqa: E402, F401
 
 
 @pytest.fixture

@@ -1,14 +1,12 @@
 """What the tests on verl's wheel share: Ray on this machine, a folder, engines that serve it in FP8, and runs of verl's workers."""
 
-import json
 import os
 import pathlib
-import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXAMPLES = HERE.parents[2] / "examples"
-sys.path[:0] = [str(HERE), str(EXAMPLES)]
+sys.path[:0] = [str(HERE), str(HERE.parent / "shared"), str(EXAMPLES)]
 # The processes of Ray inherit it.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), str(EXAMPLES), *filter(None, [os.environ.get("PYTHONPATH")])])
 os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
@@ -17,8 +15,8 @@ os.environ |= {"VERL_USE_EXTERNAL_MODULES": "cpu_platform", "VERL_ENGINE_DEVICE"
 import pytest  # noqa: E402
 import ray  # noqa: E402
 import rl_loop  # noqa: E402
+import serving  # noqa: E402
 import torch  # noqa: E402
-from layercast.program import program  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -50,19 +48,9 @@ def tokenizer():
 
 @pytest.fixture(scope="session")
 def serve(folder):
-    """serve() -> (endpoint, process) of an engine with FP8 weights."""
-    started = []
-
-    def start():
-        command = [program(), "serve", "--model", folder, "--quantization", "fp8_per_channel", "--allow-path", "/", "--json"]
-        process = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        return json.loads(process.stdout.readline())["endpoint"], process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
+    """serve(options...) -> (endpoint, process) of an engine with FP8 weights."""
+    with serving.serving(folder) as start:
+        yield start
 
 
 @pytest.fixture(scope="module")

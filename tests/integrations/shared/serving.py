@@ -8,9 +8,10 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "trl"))
+sys.path.insert(0, str(HERE.parent / "trl"))
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import pytest  # noqa: E402
 import torch  # noqa: E402
 import toy  # noqa: E402
 from layercast.program import program  # noqa: E402
@@ -28,7 +29,7 @@ def save_policy(folder, seed=0):
 
 @contextlib.contextmanager
 def serving(folder):
-    """start() -> (endpoint, process) of an engine."""
+    """start(options...) -> (endpoint, process) of an engine with FP8 weights."""
     started = []
 
     def start(*options):
@@ -43,6 +44,20 @@ def serving(folder):
         for process in started:
             process.kill()
             process.wait()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The toy policy's."""
+    save_policy(tmp_path / "policy")
+    return tmp_path / "policy"
+
+
+@pytest.fixture
+def serve(folder):
+    """serve(options...) -> (endpoint, process) of an engine."""
+    with serving(folder) as start:
+        yield start
 
 
 def torchrun(script, *arguments):
