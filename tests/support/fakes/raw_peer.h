@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -37,6 +38,19 @@ class RawPeer {
   // What the connection takes of it at once.
   void Send(const std::string& bytes) const {
     static_cast<void>(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+  }
+  // Whether the other end says this in time. A message must not be sent before its READY has come: ZeroMQ ends the
+  // connection if it reads one before it has sent that.
+  bool Hears(const std::string& what) const {
+    constexpr int kHearsMs = 20'000;
+    std::string all;
+    for (pollfd ready{fd_.get(), POLLIN, 0}; all.find(what) == std::string::npos;) {
+      char said[4096];
+      const ssize_t some = ::poll(&ready, 1, kHearsMs) > 0 ? ::recv(fd_.get(), said, sizeof(said), MSG_DONTWAIT) : 0;
+      if (some <= 0) return false;
+      all.append(said, static_cast<std::size_t>(some));
+    }
+    return true;
   }
   // Whether the other end has ended it by now.
   bool IsCut() const {
